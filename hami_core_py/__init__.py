@@ -1,0 +1,1 @@
+"""The vendor-free core of HAMi: placement, sharing, isolation and explanation of accelerators."""

@@ -1,0 +1,1 @@
+"""Protocols over services; thin."""

@@ -1,0 +1,1 @@
+"""Generated code of the kubelet's device plugin and PodResources protocols."""

@@ -1,0 +1,1 @@
+"""Living state and the decisions taken on it; no protocol."""

@@ -149,12 +149,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        cls, _settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_args: Any, **_others: Any
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags and file arrive already merged around the environment; see ``load_settings``."""
         return (init_settings,)

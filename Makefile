@@ -1,0 +1,25 @@
+# Thin doors: everything that is checked is an environment of tox.ini (`tox list` is the menu).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DISTRIBUTIONS := -e '.[testing]' -e backends/nvidia -e backends/mock
+
+.PHONY: lab test dev clean
+
+lab: $(READY)  ## Share simulated accelerators among pods on this machine, and show where each went and why.
+	$(BIN)/hami lab run examples/quickstart.yaml
+
+test: $(READY)  ## Every check that needs neither root nor a cluster.
+	$(BIN)/tox run
+
+dev: $(READY)  ## Prepare .venv with everything installed editable.
+
+$(READY): pyproject.toml backends/nvidia/pyproject.toml backends/mock/pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(DISTRIBUTIONS) --group dev
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .tox .mypy_cache .ruff_cache .hypothesis dist build

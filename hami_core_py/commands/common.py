@@ -1,20 +1,16 @@
 """What the sub-commands share: options, logging, loading settings and backends, waiting for the end."""
 
-import logging
-import signal
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from pythonjsonlogger.json import JsonFormatter
 
 from hami_core_py.errors import HamiError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.hooks.manager import load_backends
+from hami_core_py.process import configure_logging, stop_event
 from hami_core_py.services.tables import CoreDefaults
 from hami_core_py.settings import Settings, load_settings
 
@@ -22,6 +18,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_YES, EXIT_NO, EXIT_BAD_INPUT = 0, 1, 2
 """Exit codes of commands that answer a question."""
+
+
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_NO",
+    "EXIT_YES",
+    "Loaded",
+    "configure_logging",
+    "fail",
+    "load",
+    "process_options",
+    "stop_event",
+]
 
 
 @dataclass(frozen=True)
@@ -67,27 +76,6 @@ def process_options(command: F) -> F:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def configure_logging(level: str = "info", form: str = "json") -> None:
-    """Log to standard error, one JSON object a line with UTC time, or plain text for people."""
-    handler = logging.StreamHandler(sys.stderr)
-    if form == "json":
-        names = {"asctime": "time", "levelname": "level", "name": "logger"}
-        handler.setFormatter(
-            JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=names, timestamp=False)
-        )
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-
-
-def stop_event() -> threading.Event:
-    """An event that SIGTERM and SIGINT set; call it from the main thread."""
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    return stopped
 
 
 def fail(problem: HamiError | str, code: int = EXIT_BAD_INPUT) -> None:

@@ -1,0 +1,213 @@
+"""A scenario: a YAML list of ordinary Kubernetes objects, things to do, and expectations, played from top to bottom.
+
+An item with ``apiVersion`` and ``kind`` is created as it is. Every other item has exactly one key that names the step:
+``lab``, ``say``, ``expect``, ``delete`` or ``process``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from hami_core_py.errors import BadInputError
+from hami_core_py.lab.marked import MarkedDict, MarkedList, line_of, load_marked
+
+M = TypeVar("M", bound=BaseModel)
+Action = Literal["pause", "resume", "kill", "start", "restart"]
+Program = Literal["device-plugin", "kubelet", "monitor", "scheduler", "webhook", "kube-scheduler"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
+
+
+def _one_or_many(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
+
+
+class NodeShape(_Part):
+    """One node of the lab and its simulated devices, as the mock backend's devices file describes them."""
+
+    name: str
+    devices: tuple[dict[str, Any], ...] = ()
+
+
+class LabShape(_Part):
+    """The lab's nodes, and settings of the processes (as in a configuration file)."""
+
+    nodes: tuple[NodeShape, ...] = Field(min_length=1)
+    settings: dict[str, Any] = {}
+
+
+class ExpectedShare(_Part):
+    """A share that a container must hold; fields that are left out may be anything."""
+
+    container: str | None = None
+    device: str | None = None
+    memory_mib: int | None = None
+    core_units: int | None = None
+
+
+class Expect(_Part):
+    """What must become true of one pod, or of one of several, before ``within_seconds`` have passed."""
+
+    pod: str
+    """``namespace/name`` or ``name``."""
+    phase: Names = ()
+    """One of these phases."""
+    node: Names = ()
+    """Bound to one of these nodes."""
+    unbound: bool = False
+    """Not bound, and told why."""
+    message: str = ""
+    """Part of the text that tells why it is not running, in any case."""
+    shares: tuple[ExpectedShare, ...] | None = None
+    """Exactly these shares, in any order."""
+    same_device_as: str = ""
+    """Pod that shares at least one device with it."""
+    other_device_than: str = ""
+    """Pod that shares no device with it."""
+    env: dict[str, str] = {}
+    """Variables of its first container that asks for a device, as its process received them."""
+    restarts_at_least: int = 0
+    """Smallest restart count of a container."""
+    gone: bool = False
+    """Deleted."""
+    within_seconds: float = Field(default=30.0, gt=0)
+
+
+class ExpectCount(_Part):
+    """How many of these pods must be in a phase, before ``within_seconds`` have passed."""
+
+    pods: tuple[str, ...] = Field(min_length=1)
+    phase: str
+    exactly: int = Field(ge=0)
+    settled_seconds: float = Field(default=1.0, ge=0)
+    """How long it must stay so."""
+    within_seconds: float = Field(default=30.0, gt=0)
+
+
+class ProcessStep(_Part):
+    """Something that happens to one process of the lab."""
+
+    program: Program
+    action: Action
+    node: str = ""
+    """Which node's, for programs that run on every node."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One item of a scenario and where it stands."""
+
+    where: str
+    kind: Literal["object", "say", "expect", "expect-count", "delete", "process"]
+    value: Any
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A whole scenario file."""
+
+    path: Path
+    shape: LabShape
+    steps: tuple[Step, ...]
+
+
+DEFAULT_SHAPE: Mapping[str, Any] = {"nodes": [{"name": "node-a"}]}
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read a scenario. :raises BadInputError: names file, line and field."""
+    items = load_marked(path)
+    if not isinstance(items, MarkedList) or not items:
+        raise BadInputError(str(path), "a YAML list of objects and steps", type(items).__name__)
+    shape = _check(LabShape, DEFAULT_SHAPE, str(path), None)
+    steps: list[Step] = []
+    for number, (item, line) in enumerate(zip(items, items.lines, strict=True)):
+        where = f"{path}:{line}"
+        if not isinstance(item, MarkedDict):
+            raise BadInputError(where, "a mapping", type(item).__name__)
+        if "lab" in item and len(item) == 1:
+            if number:
+                raise BadInputError(where, "'lab' as the first item", f"item {number + 1}")
+            shape = _check(LabShape, item["lab"], str(path), item, "lab")
+        else:
+            steps.append(_step(item, str(path), where))
+    return Scenario(path=path, shape=shape, steps=tuple(steps))
+
+
+def _step(item: MarkedDict, path: str, where: str) -> Step:
+    if "kind" in item or "apiVersion" in item:
+        return Step(where, "object", _object(item, where))
+    if len(item) != 1:
+        raise BadInputError(
+            where, "one key that names the step, or a Kubernetes object", ", ".join(sorted(item)) or "{}"
+        )
+    (name, value), *_ = item.items()
+    match name:
+        case "say" | "delete" if isinstance(value, str):
+            return Step(where, name, value)
+        case "expect" if isinstance(value, dict) and "pods" in value:
+            return Step(where, "expect-count", _check(ExpectCount, value, path, item, name))
+        case "expect":
+            return Step(where, "expect", _check(Expect, value, path, item, name))
+        case "process":
+            return Step(where, "process", _check(ProcessStep, value, path, item, name))
+        case "say" | "delete":
+            raise BadInputError(f"{where}: {name}", "text", type(value).__name__)
+        case _:
+            raise BadInputError(where, "lab, say, expect, delete, process or a Kubernetes object", repr(name))
+
+
+def _object(item: MarkedDict, where: str) -> dict[str, Any]:
+    for field in ("apiVersion", "kind", "metadata"):
+        if not item.get(field):
+            raise BadInputError(f"{where}: {field}", "a value", "nothing")
+    name = item["metadata"].get("name") if isinstance(item["metadata"], dict) else None
+    if not isinstance(name, str):
+        raise BadInputError(f"{where}: metadata.name", "a name", repr(name))
+    return item
+
+
+def _check(model: type[M], value: Any, path: str, item: Any, *under: str) -> M:
+    try:
+        return model.model_validate(value)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        location = (*under, *first["loc"])
+        field = ".".join(str(part) for part in location)
+        where = f"{path}:{line_of(item, location)}: {field}"
+        if first["type"] == "extra_forbidden":
+            raise BadInputError(where, f"one of {_known(model)}", "an unknown key") from problem
+        raise BadInputError(where, first["msg"].removeprefix("Input should be "), repr(first.get("input"))) from problem
+
+
+def _known(model: type[BaseModel]) -> str:
+    return ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """``namespace/name`` or ``name`` → namespace and name."""
+    namespace, _, name = text.rpartition("/")
+    return namespace or "default", name
+
+
+def matches(expected: Sequence[ExpectedShare], shares: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether shares (native record objects) and expected shares pair up one to one."""
+    left = list(shares)
+    for want in expected:
+        fields = {"container": want.container, "uuid": want.device, "memory": want.memory_mib, "cores": want.core_units}
+        found = next((s for s in left if all(s.get(k) == v for k, v in fields.items() if v is not None)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return not left

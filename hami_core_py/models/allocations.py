@@ -103,7 +103,9 @@ class PlacedPod:
 class Allocation:
     """One container's live share set of one family on this node.
 
-    :ivar directory: host directory made by the agent for this container; it is mounted into the container.
+    :ivar directory: host directory made by the agent for this container; it is mounted into the container read-only at
+        ``/etc/hami/<family>``. Its subdirectory ``shared``, which anybody may write, is there for a grant to mount.
+    :ivar host_directory: host directory with the installed ``BackendInfo.host_files`` of the family's backend.
     """
 
     family: str
@@ -113,6 +115,7 @@ class Allocation:
     container: str
     pairs: tuple[Pair, ...]
     directory: str = ""
+    host_directory: str = ""
     annotations: Mapping[str, str] = field(default_factory=no_facts)
 
 

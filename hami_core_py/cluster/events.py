@@ -1,0 +1,150 @@
+"""Kubernetes events: sentences on pods and nodes for ``kubectl describe``, written in the background.
+
+Writing never delays who says it: when the queue is full the event is dropped and counted. The same sentence about the
+same object within ten minutes raises a count instead of making a new object.
+"""
+
+import logging
+import os
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from hami_core_py.cluster.client import Client, JsonObject, join_path
+from hami_core_py.cluster.errors import ApiError, NotFound
+
+log = logging.getLogger(__name__)
+
+EventType = Literal["Normal", "Warning"]
+LONGEST_MESSAGE = 1024
+"""Characters of a message that the API accepts."""
+SAME_WITHIN = timedelta(minutes=10)
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True)
+class About:
+    """The object an event is about."""
+
+    kind: Literal["Pod", "Node"]
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True)
+class _Said:
+    about: About
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass
+class _Written:
+    path: str
+    count: int
+    first: datetime
+    last: datetime
+
+
+class Events:
+    """Writes events of one component on a thread of its own.
+
+    :param component: shown as the source, such as ``hami-scheduler``.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        queue_length: int = 1000,
+    ) -> None:
+        self.dropped = 0
+        self._client, self._component, self._clock = client, component, clock
+        self._queue: queue.Queue[_Said | None] = queue.Queue(queue_length)
+        self._written: OrderedDict[_Said, _Written] = OrderedDict()
+        self._instance = f"{component}-{os.uname().nodename}"
+        self._serial = 0
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+
+    def say(self, about: About, type: EventType, reason: str, message: str) -> None:  # noqa: A002
+        """Queue one event; returns at once. :param reason: one word in CamelCase."""
+        try:
+            self._queue.put_nowait(_Said(about, type, reason, _cut(message)))
+        except queue.Full:
+            self.dropped += 1
+
+    def stop(self, timeout_seconds: float = 2.0) -> None:
+        """Write what is queued, within the time, and end the thread."""
+        try:
+            self._queue.put(None, timeout=timeout_seconds)
+        except queue.Full:
+            return
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while (said := self._queue.get()) is not None:
+            try:
+                self._write(said)
+            except ApiError as problem:
+                self.dropped += 1
+                log.warning("event not written", extra={"reason": said.reason, "problem": str(problem)})
+            except Exception:
+                log.exception("event not written", extra={"reason": said.reason})
+
+    def _write(self, said: _Said) -> None:
+        now = self._clock()
+        before = self._written.get(said)
+        if before and now - before.last < SAME_WITHIN:
+            before.count, before.last = before.count + 1, now
+            try:
+                self._client.patch(before.path, {"count": before.count, "lastTimestamp": _stamp(now)})
+                return
+            except NotFound:
+                pass  # the API server forgets events after an hour: say it anew
+        self._serial += 1
+        # Events of objects without a namespace live in the default one.
+        namespace = said.about.namespace or "default"
+        collection = join_path("api", "v1", "namespaces", namespace, "events")
+        name = f"{said.about.name[:200]}.{int(now.timestamp() * 1e6):x}{self._serial & 0xFFF:03x}"
+        self._client.create(collection, self._body(said, namespace, name, now))
+        self._written[said] = _Written(f"{collection}/{name}", 1, now, now)
+        self._written.move_to_end(said)
+        while len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
+
+    def _body(self, said: _Said, namespace: str, name: str, now: datetime) -> JsonObject:
+        about = {"apiVersion": "v1", "kind": said.about.kind, "name": said.about.name, "uid": said.about.uid}
+        if said.about.namespace:
+            about["namespace"] = said.about.namespace
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": about,
+            "type": said.type,
+            "reason": said.reason,
+            "message": said.message,
+            "count": 1,
+            "firstTimestamp": _stamp(now),
+            "lastTimestamp": _stamp(now),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance[:128],
+        }
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"

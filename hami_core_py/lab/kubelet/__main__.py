@@ -1,0 +1,76 @@
+"""``python -m hami_core_py.lab.kubelet``: one kubelet in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from pythonjsonlogger.json import JsonFormatter
+
+from .kubelet import Kubelet
+from .options import KubeletOptions
+
+
+def pairs(text: str) -> dict[str, str]:
+    """``name=value,name=value`` as a dictionary."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        name, separator, value = part.partition("=")
+        if not separator or not name or not value:
+            raise argparse.ArgumentTypeError(f"expected NAME=VALUE,NAME=VALUE, got {part!r}")
+        found[name] = value
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run until a signal: SIGTERM and SIGINT end the containers too, SIGUSR1 leaves them for the next kubelet."""
+    parser = argparse.ArgumentParser(prog="python -m hami_core_py.lab.kubelet", description=main.__doc__)
+    parser.add_argument("--node", required=True, help="name of the Node")
+    parser.add_argument("--api", required=True, metavar="URL", help="the API server, such as http://127.0.0.1:8001")
+    parser.add_argument("--root", required=True, type=Path, metavar="DIR", help="what would be /var/lib/kubelet")
+    parser.add_argument("--capacity", type=pairs, default={}, metavar="cpu=..,memory=..,pods=..")
+    parser.add_argument("--labels", type=pairs, default={}, metavar="NAME=VALUE,..", help="further labels of the Node")
+    parser.add_argument("--retry-seconds", type=float, default=1.0, help="between attempts to create a container")
+    parser.add_argument("--backoff-seconds", type=float, default=1.0, help="first delay of a crashing container")
+    parser.add_argument("--heartbeat-seconds", type=float, default=10.0, help="between node status and Lease updates")
+    parser.add_argument("--seed", type=int, help="makes the order of device ids repeatable")
+    given = parser.parse_args(arguments)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    options = KubeletOptions(
+        node=given.node,
+        api_url=given.api,
+        root=given.root.resolve(),
+        capacity=given.capacity,
+        labels=given.labels,
+        retry_seconds=given.retry_seconds,
+        backoff_seconds=given.backoff_seconds,
+        heartbeat_seconds=given.heartbeat_seconds,
+        seed=given.seed,
+    )
+    try:
+        kubelet = Kubelet(options)
+    except ValueError as error:
+        parser.error(str(error))
+    done = threading.Event()
+    received: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        received.append(number)
+        done.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, stop)
+    kubelet.start()
+    done.wait()
+    kubelet.stop(leave_containers=received[0] == signal.SIGUSR1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

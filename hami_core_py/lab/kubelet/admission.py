@@ -1,0 +1,74 @@
+"""Whether the node takes a pod: its devices first, then everything else that must fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from . import pods
+from .amounts import amount
+from .api import Json
+from .devices import DeviceManager
+from .endpoint import PluginError
+
+
+class Rejected(Exception):
+    """The pod ends as Failed with this reason and message."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason, self.message = reason, message
+
+
+def admit(pod: Json, others: Iterable[Json], devices: DeviceManager, allocatable: Mapping[str, Decimal]) -> None:
+    """Allocate the pod's devices, container by container, and see that the rest fits.
+
+    ``others`` are the active pods of the node. A pod that was admitted before the kubelet's restart keeps its
+    place, whatever the node offers now.
+
+    :raises Rejected: the pod cannot run here.
+    """
+    for container in pods.containers(pod):
+        try:
+            devices.allocate(pod, container)
+        except (PluginError, ValueError) as error:
+            message = f"Allocate failed due to {error}, which is unexpected"
+            raise Rejected("UnexpectedAdmissionError", message) from error
+    if pod.get("status", {}).get("startTime"):
+        return
+    served = devices.resources().allocatable
+    used: dict[str, Decimal] = {}
+    for other in others:
+        for name, value in demand(other).items():
+            used[name] = used.get(name, Decimal(0)) + value
+    for name, asked in demand(pod).items():
+        room = allocatable.get(name)
+        if room is None or name in served:  # unknown to the node, or already given by Allocate
+            continue
+        if used.get(name, Decimal(0)) + asked > room:
+            raise Rejected(
+                f"OutOf{name}",
+                f"Node didn't have enough resource: {name}, requested: {asked.normalize():f}, "
+                f"used: {used.get(name, Decimal(0)).normalize():f}, capacity: {room.normalize():f}",
+            )
+
+
+def demand(pod: Json) -> dict[str, Decimal]:
+    """What the pod asks of the node, its ordinary init containers at their peak."""
+    running: dict[str, Decimal] = {}
+    peak: dict[str, Decimal] = {}
+    for container in pods.init_containers(pod):
+        asked = {name: amount(value) for name, value in pods.requests(container).items()}
+        if pods.is_sidecar(container):
+            running = _sum(running, asked)
+        else:
+            moment = _sum(running, asked)
+            peak = {name: max(peak.get(name, Decimal(0)), moment.get(name, Decimal(0))) for name in {*peak, *moment}}
+    for container in pods.app_containers(pod):
+        running = _sum(running, {name: amount(value) for name, value in pods.requests(container).items()})
+    total = {name: max(peak.get(name, Decimal(0)), running.get(name, Decimal(0))) for name in {*peak, *running}}
+    return {name: total[name] for name in sorted(total)} | {"pods": Decimal(1)}
+
+
+def _sum(left: Mapping[str, Decimal], right: Mapping[str, Decimal]) -> dict[str, Decimal]:
+    return {name: left.get(name, Decimal(0)) + right.get(name, Decimal(0)) for name in {*left, *right}}

@@ -1,0 +1,262 @@
+"""The kubelet of one node: puts its parts together and hands each pod to a worker."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from . import pods
+from .admission import Rejected, admit
+from .api import Api, Json
+from .container import Launcher
+from .devices import DeviceManager
+from .logs import LogServer
+from .node import NodeReporter
+from .options import KubeletOptions
+from .podresources import PodResourcesServer
+from .podwatch import PodWatch
+from .registration import RegistrationServer
+from .reporter import Reporter
+from .runtime import Runtime, log_path
+from .worker import PodWorker, rejected_status
+
+STOP_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Kubelet:
+    """Registers a node, runs the pods bound to it as local processes, and serves device plugins.
+
+    All decisions about which pod is admitted are made by one thread, one pod after another; each admitted pod then
+    has a worker of its own.
+    """
+
+    def __init__(self, options: KubeletOptions) -> None:
+        options.check()
+        self.options = options
+        self._api = Api(options.api_url, f"hami-lab-kubelet/{options.node}", options.api_timeout_seconds)
+        self._pods: dict[str, Json] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self._admitting: str | None = None
+        self._lock = threading.Lock()
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_synced = False
+        self._runtime = Runtime(options.root, options.cdi_directory, self._container_ended)
+        self._devices = DeviceManager(
+            options.plugin_directory,
+            active_pods=lambda: [pods.uid(pod) for pod in self._active_pods()],
+            on_change=lambda: self._node.changed(),
+            prestart_timeout_seconds=options.prestart_timeout_seconds,
+            plugin_grace_seconds=options.plugin_grace_seconds,
+            seed=options.seed,
+        )
+        self._logs = LogServer(self._find_log, self._is_running, lambda: list(self._pods.values()))
+        self._node = NodeReporter(self._api, options, resources=self._devices.resources, log_port=self._logs.port)
+        self._reporter = Reporter(self._api, options.node)
+        self._launcher = Launcher(
+            root=options.root, node=options.node, api=self._api, devices=self._devices, runtime=self._runtime
+        )
+        self._registration = RegistrationServer(options.plugin_directory, self._devices.connect)
+        self._pod_resources = PodResourcesServer(
+            options.pod_resources_socket, self._devices, self._active_pods, self._pod_by_name
+        )
+        self._watch = PodWatch(self._api, options.node, on_list=self._listed, on_event=self._event)
+        self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port of its HTTP server."""
+        return self._logs.port
+
+    def start(self) -> None:
+        """Take over what an earlier kubelet left, then begin; needs no API server yet."""
+        for directory in (self.options.root, self.options.plugin_directory, self.options.cdi_directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        has_checkpoint = self._devices.load(self._runtime.adopt())
+        self._registration.start()
+        self._pod_resources.start()
+        self._logs.start()
+        self._reporter.start()
+        self._thread.start()
+        self._node.start(reset_extended=not has_checkpoint)
+        self._watch.start()
+        log.info("kubelet started", extra={"node": self.options.node, "root": str(self.options.root)})
+
+    def wait_ready(self, timeout_seconds: float = 30.0) -> bool:
+        """Whether the Node exists in the API within that time."""
+        return self._node.wait_registered(timeout_seconds)
+
+    def stop(self, *, leave_containers: bool = False) -> None:
+        """Stop, and end every process it runs, unless the containers are to be found by the next kubelet."""
+        self._api.close()
+        self._watch.stop()
+        self._devices.close()
+        with self._lock:
+            workers = list(self._workers.values())
+        for worker in workers:
+            worker.stop()
+        self._work.put(None)
+        self._thread.join()
+        for worker in workers:
+            worker.join()
+        self._reporter.stop()
+        self._node.stop()
+        self._logs.stop()
+        self._registration.stop()
+        self._pod_resources.stop()
+        if not leave_containers:
+            self._end_containers()
+        self._runtime.close()
+        log.info("kubelet stopped", extra={"node": self.options.node})
+
+    def log_path(self, namespace: str, pod: str, uid: str, container: str) -> Path:
+        """The file with a container's output."""
+        return log_path(self.options.root, namespace, pod, uid, container)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except Exception:
+                log.exception("kubelet: a pod's change could not be handled")
+
+    def _listed(self, found: Sequence[Json]) -> None:
+        self._work.put(lambda: self._handle_list(found))
+
+    def _event(self, kind: str, pod: Json) -> None:
+        self._work.put(lambda: self._handle_removal(pod) if kind == "DELETED" else self._handle(pod))
+
+    def _handle_list(self, found: Sequence[Json]) -> None:
+        present = {pods.uid(pod) for pod in found}
+        for gone in [pod for uid, pod in self._pods.items() if uid not in present]:
+            self._handle_removal(gone)
+        for pod in sorted(found, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", pods.title(pod))):
+            try:
+                self._handle(pod)
+            except Exception:
+                log.exception("kubelet: pod left out", extra={"pod": pods.title(pod)})
+        if not self._is_synced:
+            self._is_synced = True
+            self._devices.sources_ready()
+            self._end_orphans()
+
+    def _handle(self, pod: Json) -> None:
+        uid = pods.uid(pod)
+        with self._lock:
+            is_new = uid not in self._pods
+            self._pods[uid] = pod
+            worker = self._workers.get(uid)
+        if worker is not None:
+            worker.update(pod)
+        elif pods.is_deleted(pod) and not self._runtime.containers(uid):
+            self._reporter.report(pod, pod.get("status") or {"phase": "Failed"}, is_last=True)
+        elif is_new and not pods.is_terminal(pod):
+            self._take(pod)
+
+    def _take(self, pod: Json) -> None:
+        uid = pods.uid(pod)
+        self._admitting = uid
+        try:
+            if not pods.is_deleted(pod):
+                others = [one for one in self._active_pods() if pods.uid(one) != uid]
+                admit(pod, others, self._devices, self._node.allocatable())
+        except Rejected as error:
+            log.warning("pod rejected", extra={"pod": pods.title(pod), "reason": error.reason, "why": error.message})
+            self._reporter.report(pod, rejected_status(pod, error.reason, error.message))
+            self._reporter.event(pod, "Warning", error.reason, error.message)
+            self._kill_now(uid)
+            return
+        finally:
+            self._admitting = None
+        worker = PodWorker(
+            pod, options=self.options, runtime=self._runtime, launcher=self._launcher, reporter=self._reporter
+        )
+        with self._lock:
+            self._workers[uid] = worker
+        log.info("pod admitted", extra={"pod": pods.title(pod), "uid": uid})
+        worker.start()
+
+    def _handle_removal(self, pod: Json) -> None:
+        uid = pods.uid(pod)
+        self._reporter.forget(pod)
+        with self._lock:
+            self._pods.pop(uid, None)
+            worker = self._workers.get(uid)
+        if worker is None:
+            self._kill_now(uid)
+            self._runtime.remove(uid)
+            return
+        worker.removed(pod)
+        threading.Thread(target=self._clean_up, args=(uid, worker), name=f"clean-up {uid}", daemon=True).start()
+
+    def _clean_up(self, uid: str, worker: PodWorker) -> None:
+        worker.join()
+        with self._lock:
+            self._workers.pop(uid, None)
+        if not worker.is_active:
+            self._runtime.remove(uid)
+
+    def _end_orphans(self) -> None:
+        """End containers whose pods went away while no kubelet ran."""
+        for uid in self._runtime.pod_uids():
+            if uid not in self._pods:
+                self._kill_now(uid)
+                self._runtime.remove(uid)
+
+    def _kill_now(self, uid: str) -> None:
+        for container in self._runtime.containers(uid):
+            self._runtime.signal(uid, container, signal.SIGKILL)
+
+    def _end_containers(self) -> None:
+        running = [(uid, name) for uid in self._runtime.pod_uids() for name in self._runtime.containers(uid)]
+        deadline = time.monotonic() + STOP_SECONDS
+        number = signal.SIGTERM
+        for uid, name in running:
+            self._runtime.signal(uid, name, number)
+        while running:
+            running = [one for one in running if (found := self._runtime.inspect(*one)) and found.is_running]
+            if running and time.monotonic() > deadline:
+                for uid, name in running:
+                    self._runtime.signal(uid, name, signal.SIGKILL)
+            if running:
+                time.sleep(0.02)
+
+    def _container_ended(self, uid: str) -> None:
+        with self._lock:
+            worker = self._workers.get(uid)
+        if worker is not None:
+            worker.wake()
+
+    def _active_pods(self) -> list[Json]:
+        """Pods that may hold devices: admitted and not ended, and the one that is being admitted."""
+        with self._lock:
+            return [
+                pod
+                for uid, pod in self._pods.items()
+                if uid == self._admitting or (uid in self._workers and self._workers[uid].is_active)
+            ] + [worker.pod for uid, worker in self._workers.items() if uid not in self._pods and worker.is_active]
+
+    def _pod_by_name(self, namespace: str, name: str) -> Json | None:
+        with self._lock:
+            for pod in self._pods.values():
+                if (pod["metadata"]["namespace"], pod["metadata"]["name"]) == (namespace, name):
+                    return pod
+        return None
+
+    def _find_log(self, namespace: str, name: str, container: str, previous: bool) -> Path | None:
+        pod = self._pod_by_name(namespace, name)
+        if pod is None or all(one["name"] != container for one in pods.containers(pod)):
+            return None
+        path = log_path(self.options.root, namespace, name, pods.uid(pod), container, previous=previous)
+        return path if path.exists() else None
+
+    def _is_running(self, namespace: str, name: str, container: str) -> bool:
+        pod = self._pod_by_name(namespace, name)
+        found = self._runtime.inspect(pods.uid(pod), container) if pod else None
+        return found is not None and found.is_running

@@ -1,0 +1,270 @@
+"""The lab's cluster: an API server, our processes unmodified beside it, a small scheduler, and a kubelet per node."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hami_core_py.cluster.client import Client, join_path
+from hami_core_py.cluster.errors import ApiError, NotFound
+from hami_core_py.lab.certificates import issue_certificate
+from hami_core_py.codecs.quantities import parse_quantity
+from hami_core_py.lab.processes import LabProcess, Program, end_all, free_ports, until
+from hami_core_py.lab.scenario import LabShape, ProcessStep
+from hami_core_py.models.families import Family
+
+HAMI = "hami_core_py"
+SCHEDULER_NAME = "hami-scheduler"
+NAMESPACE = "hami-system"
+PER_NODE = ("kubelet", "device-plugin", "monitor")
+
+
+class LabCluster:
+    """One lab in one directory. The directory must have a short path, because it holds Unix sockets.
+
+    :param families: of the installed backends; their resources are what the scheduler sends to the extender.
+    :param tell: gets one line of progress at a time.
+    """
+
+    def __init__(
+        self, directory: Path, shape: LabShape, families: Sequence[Family], tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.directory, self.shape, self._families, self._tell = directory, shape, families, tell
+        self.kubeconfig = directory / "kubeconfig"
+        self.config = directory / "hami.yaml"
+        self.processes: dict[str, LabProcess] = {}
+        ports = iter(free_ports(3 + 2 * len(shape.nodes)))
+        self._ports = {name: next(ports) for name in ("apiserver", "webhook", "scheduler")}
+        self._node_ports = {(n.name, p): next(ports) for n in shape.nodes for p in PER_NODE[1:]}
+        self.url = f"http://127.0.0.1:{self._ports['apiserver']}"
+
+    @property
+    def client(self) -> Client:
+        """A client of the lab's API server."""
+        return Client.from_kubeconfig(self.kubeconfig, agent="hami-lab")
+
+    def start(self) -> None:
+        """Start everything and wait until pods can be scheduled. :raises LabError: something did not come up."""
+        (self.directory / "logs").mkdir(parents=True, exist_ok=True)
+        self._write_files()
+        self._run(self._api_server())
+        self._tell("API server is up")
+        self._prepare_api()
+        certificate = issue_certificate(self.directory)
+        control = [self._webhook(certificate.certificate, certificate.key), self._scheduler(), self._kube_scheduler()]
+        nodes = [program for node in self.shape.nodes for program in self._node_programs(node.name)]
+        for program in (*control, *nodes):
+            self._begin(program)
+        for program in control:
+            self.processes[program.name].wait_ready()
+        self._register_webhook(certificate.authority_pem)
+        self._tell("webhook, scheduler extender and scheduler are up")
+        for program in nodes:
+            self.processes[program.name].wait_ready()
+        for node in self.shape.nodes:
+            self._wait_node(node.name)
+            self._tell(f"node {node.name} is ready: {self._devices_text(node.name)}")
+
+    def stop(self) -> None:
+        """End all processes; containers first, then who made them, the API server last."""
+        end_all(list(self.processes.values()))
+
+    def act(self, step: ProcessStep) -> None:
+        """Do to a process what a scenario asks. :raises LabError: it did not come back."""
+        name = f"{step.program}@{step.node}" if step.node else step.program
+        process = self.processes[name]
+        match step.action:
+            case "pause":
+                process.pause()
+            case "resume":
+                process.resume()
+            case "kill":
+                process.kill()
+            case "start":
+                process.start()
+                process.wait_ready()
+            case "restart":
+                process.end()
+                process.start()
+                process.wait_ready()
+
+    def node_directory(self, node: str) -> Path:
+        """Where a node's kubelet keeps its sockets, logs and containers."""
+        return self.directory / "nodes" / node
+
+    def _run(self, program: Program) -> None:
+        self._begin(program)
+        self.processes[program.name].wait_ready()
+
+    def _begin(self, program: Program) -> None:
+        process = self.processes[program.name] = LabProcess(program, self.directory / "logs")
+        process.start()
+
+    def _write_files(self) -> None:
+        nodes = {node.name: list(node.devices) for node in self.shape.nodes}
+        devices = self.directory / "devices.yaml"
+        devices.write_text(yaml.safe_dump(_plain({"nodes": nodes}), sort_keys=False))
+        settings = {**self.shape.settings, "mock": {"devicesFile": str(devices)}}
+        self.config.write_text(yaml.safe_dump(_plain(settings), sort_keys=False))
+        context = {"cluster": "lab", "user": "lab", "namespace": "default"}
+        kubeconfig = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "lab",
+            "clusters": [{"name": "lab", "cluster": {"server": self.url}}],
+            "users": [{"name": "lab", "user": {}}],
+            "contexts": [{"name": "lab", "context": context}],
+        }
+        self.kubeconfig.write_text(yaml.safe_dump(kubeconfig, sort_keys=False))
+
+    def _api_server(self) -> Program:
+        return Program(
+            name="apiserver",
+            module="hami_core_py.lab.apiserver",
+            arguments=("--port", str(self._ports["apiserver"])),
+            ready_url=f"{self.url}/readyz",
+        )
+
+    def _webhook(self, certificate: Path, key: Path) -> Program:
+        port = self._ports["webhook"]
+        arguments = ("webhook", "--listen", f"127.0.0.1:{port}", "--tls-cert", str(certificate), "--tls-key", str(key))
+        name = ("--scheduler-name", SCHEDULER_NAME)
+        return Program(name="webhook", module=HAMI, arguments=(*arguments, *name, "--config", str(self.config)))
+
+    def _scheduler(self) -> Program:
+        url = f"http://127.0.0.1:{self._ports['scheduler']}"
+        listen = ("--listen", url.removeprefix("http://"), "--plain-http", "--scheduler-name", SCHEDULER_NAME)
+        return Program(
+            name="scheduler",
+            module=HAMI,
+            arguments=("scheduler", *self._common(), *listen),
+            ready_url=f"{url}/readyz",
+        )
+
+    def _kube_scheduler(self) -> Program:
+        names = sorted({name for family in self._families for name in family.resources.names()})
+        managed = [argument for name in names for argument in ("--managed", name)]
+        # Everything but the count is ours alone: node totals are coarse, and percentages have none.
+        counts = {family.resources.count for family in self._families}
+        ignored = [argument for name in names if name not in counts for argument in ("--ignored", name)]
+        url = f"http://127.0.0.1:{self._ports['scheduler']}"
+        return Program(
+            name="kube-scheduler",
+            module="hami_core_py.lab.kubescheduler",
+            arguments=("--kubeconfig", str(self.kubeconfig), "--extender", url, *managed, *ignored),
+        )
+
+    def _node_programs(self, node: str) -> list[Program]:
+        root = self.node_directory(node)
+        root.mkdir(parents=True, exist_ok=True)
+        urls = {p: f"http://127.0.0.1:{self._node_ports[node, p]}" for p in PER_NODE[1:]}
+        agent = (
+            *("device-plugin", *self._common(), "--node-name", node),
+            *("--kubelet-dir", str(root), "--state-dir", str(root / "hami"), "--cdi-dir", str(root / "cdi")),
+            *("--listen", urls["device-plugin"].removeprefix("http://"), "--lease-namespace", NAMESPACE),
+        )
+        monitor = ("monitor", *self._common(), "--node-name", node, "--listen", urls["monitor"].removeprefix("http://"))
+        kubelet = ("--node", node, "--api", self.url, "--root", str(root))
+        return [
+            Program(name=f"kubelet@{node}", module="hami_core_py.lab.kubelet", arguments=kubelet),
+            Program(
+                name=f"device-plugin@{node}",
+                module=HAMI,
+                arguments=agent,
+                env={"NODE_NAME": node},
+                ready_url=f"{urls['device-plugin']}/readyz",
+            ),
+            Program(
+                name=f"monitor@{node}",
+                module=HAMI,
+                arguments=monitor,
+                env={"NODE_NAME": node},
+                ready_url=f"{urls['monitor']}/readyz",
+            ),
+        ]
+
+    def _common(self) -> tuple[str, ...]:
+        return "--kubeconfig", str(self.kubeconfig), "--config", str(self.config)
+
+    def _prepare_api(self) -> None:
+        for name in (NAMESPACE, "kube-node-lease", "kube-system", "default"):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            try:
+                self.client.get(join_path("api", "v1", "namespaces", name))
+            except NotFound:
+                self.client.create("/api/v1/namespaces", body)
+
+    def _register_webhook(self, authority_pem: bytes) -> None:
+        rules = [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["UPDATE"],
+                "resources": ["pods/ephemeralcontainers"],
+            },
+        ]
+        bundle = base64.b64encode(authority_pem).decode()
+        webhook = {
+            "name": "admission.hami.io",
+            "clientConfig": {"url": f"https://127.0.0.1:{self._ports['webhook']}/webhook", "caBundle": bundle},
+            "rules": rules,
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "timeoutSeconds": 5,
+            "reinvocationPolicy": "IfNeeded",
+        }
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "hami"},
+            "webhooks": [webhook],
+        }
+        path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+        probe = _listening(self._ports["webhook"])
+        until(probe, 30, f"webhook did not listen; see {self.processes['webhook'].log}")
+        self.client.create(path, body)
+
+    def _wait_node(self, name: str) -> None:
+        offered = any(node.devices for node in self.shape.nodes if node.name == name)
+        log = self.processes[f"device-plugin@{name}"].log
+        until(lambda: self._is_ready(name, offered), 40, f"node {name} did not become ready; see {log}")
+
+    def _is_ready(self, name: str, offered: bool) -> bool:
+        try:
+            status = self.client.get(join_path("api", "v1", "nodes", name)).get("status") or {}
+        except ApiError:
+            return False
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+        return ready and (bool(self._counts(status)) or not offered)
+
+    def _counts(self, status: Mapping[str, Any]) -> dict[str, int]:
+        """Count resource → allocatable amount, without zeros."""
+        allocatable = status.get("allocatable") or {}
+        names = {family.resources.count for family in self._families} & set(allocatable)
+        amounts = {name: int(parse_quantity(str(allocatable[name]))) for name in sorted(names)}
+        return {name: amount for name, amount in amounts.items() if amount}
+
+    def _devices_text(self, name: str) -> str:
+        status = self.client.get(join_path("api", "v1", "nodes", name)).get("status") or {}
+        return ", ".join(f"{amount} × {name}" for name, amount in self._counts(status).items()) or "no devices"
+
+
+def _listening(port: int) -> Callable[[], bool]:
+    import socket
+
+    def probe() -> bool:
+        with socket.socket() as trial:
+            trial.settimeout(1)
+            return trial.connect_ex(("127.0.0.1", port)) == 0
+
+    return probe
+
+
+def _plain(value: Any) -> Any:
+    """Marked YAML values as ordinary ones, so that they can be dumped."""
+    return json.loads(json.dumps(value))

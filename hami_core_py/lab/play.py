@@ -1,0 +1,223 @@
+"""Playing a scenario against an API server: the lab's, or a real one with the same objects."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hami_core_py.cluster.client import Client, join_path
+from hami_core_py.cluster.errors import ApiError, NotFound
+from hami_core_py.codecs.native import RECORD
+from hami_core_py.errors import BadInputError
+from hami_core_py.lab.processes import LabError
+from hami_core_py.lab.scenario import Expect, ExpectCount, ProcessStep, Scenario, Step, matches, split_name
+
+Pod = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one step came to.
+
+    :ivar text: what was done or expected. :ivar problem: why it failed; empty when it did not.
+    """
+
+    where: str
+    kind: str
+    text: str
+    problem: str = ""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it went as the scenario says."""
+        return not self.problem
+
+
+@dataclass
+class Player:
+    """Plays scenarios.
+
+    :ivar act: does something to a process; ``None`` where processes are out of reach.
+    :ivar env_of: environment of a container as its process received it; ``None`` where it cannot be seen.
+    :ivar tell: gets every outcome as it happens.
+    """
+
+    client: Client
+    act: Callable[[ProcessStep], None] | None = None
+    env_of: Callable[[Pod, str], Mapping[str, str]] | None = None
+    tell: Callable[[Outcome], None] = lambda _: None
+    _plurals: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
+
+    def play(self, scenario: Scenario) -> list[Outcome]:
+        """Play all steps; the first failed expectation ends it, since what follows builds on it."""
+        outcomes: list[Outcome] = []
+        for step in scenario.steps:
+            began = time.monotonic()
+            try:
+                text = self._do(step)
+                outcome = Outcome(where=step.where, kind=step.kind, text=text, seconds=time.monotonic() - began)
+            except (LabError, ApiError, BadInputError) as problem:
+                text, seconds = describe(step), time.monotonic() - began
+                outcome = Outcome(where=step.where, kind=step.kind, text=text, problem=str(problem), seconds=seconds)
+            outcomes.append(outcome)
+            self.tell(outcome)
+            if not outcome.ok:
+                break
+        return outcomes
+
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods, by namespace and name."""
+        items, _ = self.client.list("/api/v1/pods")
+        return sorted(items, key=lambda p: (p["metadata"]["namespace"], p["metadata"]["name"]))
+
+    def _do(self, step: Step) -> str:
+        match step.kind:
+            case "object":
+                self.client.create(self._collection(step), step.value)
+            case "delete":
+                namespace, name = split_name(step.value)
+                self.client.delete(join_path("api", "v1", "namespaces", namespace, "pods", name))
+            case "process":
+                if self.act is None:
+                    raise LabError("the processes of this cluster cannot be reached from here")
+                self.act(step.value)
+            case "expect":
+                self._await(step.value)
+            case "expect-count":
+                self._await_count(step.value)
+        return describe(step)
+
+    def _collection(self, step: Step) -> str:
+        item = step.value
+        version, kind = item["apiVersion"], item["kind"]
+        if (version, kind) not in self._plurals:
+            for served in self.client.get(_group_path(version)).get("resources") or ():
+                if "/" not in served["name"]:
+                    self._plurals[version, served["kind"]] = served["name"], served["namespaced"]
+        if (version, kind) not in self._plurals:
+            raise BadInputError(f"{step.where}: kind", f"a kind of {version}", repr(kind))
+        plural, namespaced = self._plurals[version, kind]
+        namespace = item["metadata"].get("namespace") or "default"
+        return _group_path(version) + (join_path("namespaces", namespace, plural) if namespaced else join_path(plural))
+
+    def _pod(self, text: str) -> Pod | None:
+        namespace, name = split_name(text)
+        try:
+            return self.client.get(join_path("api", "v1", "namespaces", namespace, "pods", name))
+        except NotFound:
+            return None
+
+    def _await(self, expect: Expect) -> None:
+        missing = self._missing(expect)
+        deadline = time.monotonic() + expect.within_seconds
+        while missing and time.monotonic() < deadline:
+            time.sleep(0.1)
+            missing = self._missing(expect)
+        if missing:
+            raise LabError(f"after {expect.within_seconds:g} s: {missing}")
+
+    def _missing(self, expect: Expect) -> str:
+        """What is not yet as expected; empty when all is."""
+        pod = self._pod(expect.pod)
+        if pod is None or expect.gone:
+            return ("" if expect.gone else "it does not exist") if pod is None else "it is still there"
+        status, node = pod.get("status") or {}, pod["spec"].get("nodeName")
+        phase, text = status.get("phase"), told(pod)
+        shares = shares_of(pod)
+        restarts = max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0)
+        checks = (
+            (not expect.phase or phase in expect.phase, f"phase is {phase} ({text or 'no reason given'})"),
+            (not expect.node or node in expect.node, f"node is {node or 'none'} ({text})"),
+            (not expect.unbound or (not node and bool(text)), f"bound to {node}" if node else "not told why it waits"),
+            (expect.message.lower() in text.lower(), f"told {text!r}"),
+            (expect.shares is None or matches(expect.shares, shares), f"shares are {json.dumps(list(shares))}"),
+            (restarts >= expect.restarts_at_least, f"restarted {restarts} times"),
+        )
+        for holds, otherwise in checks:
+            if not holds:
+                return otherwise
+        return self._missing_devices(expect, shares) or self._missing_env(expect, pod, shares)
+
+    def _missing_devices(self, expect: Expect, shares: tuple[dict[str, Any], ...]) -> str:
+        own = {share["uuid"] for share in shares}
+        for other, together in ((expect.same_device_as, True), (expect.other_device_than, False)):
+            if not other:
+                continue
+            neighbour = self._pod(other)
+            theirs = {share["uuid"] for share in shares_of(neighbour)} if neighbour else set()
+            if bool(own & theirs) is not together:
+                return f"its devices are {sorted(own)}, those of {other} {sorted(theirs)}"
+        return ""
+
+    def _missing_env(self, expect: Expect, pod: Pod, shares: tuple[dict[str, Any], ...]) -> str:
+        if not expect.env or self.env_of is None:
+            return ""
+        container = shares[0]["container"] if shares else pod["spec"]["containers"][0]["name"]
+        env = self.env_of(pod, container)
+        wrong = {name: env.get(name) for name, value in expect.env.items() if env.get(name) != value}
+        return f"container {container} has {wrong}" if wrong else ""
+
+    def _await_count(self, expect: ExpectCount) -> None:
+        deadline = time.monotonic() + expect.within_seconds
+        since: float | None = None
+        count = -1
+        while time.monotonic() < deadline:
+            pods = [pod for name in expect.pods if (pod := self._pod(name))]
+            count = sum((pod.get("status") or {}).get("phase") == expect.phase for pod in pods)
+            since = (since or time.monotonic()) if count == expect.exactly else None
+            if since is not None and time.monotonic() - since >= expect.settled_seconds:
+                return
+            time.sleep(0.1)
+        raise LabError(f"after {expect.within_seconds:g} s: {count} of {len(expect.pods)} are {expect.phase}")
+
+
+def describe(step: Step) -> str:
+    """One line that says what a step does or expects."""
+    value = step.value
+    match step.kind:
+        case "object":
+            return f"create {value['kind']} {value['metadata']['name']}"
+        case "delete":
+            return f"delete pod {value}"
+        case "process":
+            return f"{value.action} {value.program}" + (f" of {value.node}" if value.node else "")
+        case "expect":
+            wanted = value.model_dump(by_alias=True, exclude_defaults=True, exclude={"pod", "within_seconds"})
+            return f"expect {value.pod}: " + ", ".join(f"{k} {_short(v)}" for k, v in wanted.items())
+        case "expect-count":
+            return f"expect {value.exactly} of {len(value.pods)} pods {value.phase}"
+        case _:
+            return str(value)
+
+
+def shares_of(pod: Pod) -> tuple[dict[str, Any], ...]:
+    """The shares that a pod's native record states; empty when it has none."""
+    text = (pod["metadata"].get("annotations") or {}).get(RECORD)
+    return tuple(json.loads(text)) if text else ()
+
+
+def told(pod: Pod) -> str:
+    """What the pod's status says of why it is not running."""
+    status = pod.get("status") or {}
+    waiting = [
+        (c.get("state") or {}).get("waiting") or {}
+        for c in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    ]
+    texts = [f"{w.get('reason', '')}: {w.get('message', '')}".strip(": ") for w in waiting if w]
+    if status.get("message") or status.get("reason"):
+        texts.insert(0, f"{status.get('reason', '')}: {status.get('message', '')}".strip(": "))
+    conditions = status.get("conditions") or ()
+    texts += [c["message"] for c in conditions if c.get("status") == "False" and c.get("message")]
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " or ".join(_short(v) for v in value) if all(isinstance(v, str) for v in value) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _group_path(version: str) -> str:
+    return join_path("apis", *version.split("/")) if "/" in version else join_path("api", version)

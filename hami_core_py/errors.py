@@ -24,7 +24,24 @@ class RequestError(BadInputError):
 
 
 class RecordError(BadInputError):
-    """An allocation record of a pod cannot be read or does not hold together; it blocks the devices it names."""
+    """An allocation record of a pod cannot be read or does not hold together; it blocks the devices it names.
+
+    :param node: node of record as far as it could be read; empty: unknown.
+    :param devices: ids that could be read. Empty on a known node: none could, so any device of that node may be meant.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        expected: str,
+        got: str,
+        hint: str = "",
+        *,
+        node: str = "",
+        devices: frozenset[str] = frozenset(),
+    ) -> None:
+        self.node, self.devices = node, devices
+        super().__init__(where, expected, got, hint)
 
 
 class InventoryError(BadInputError):

@@ -1,0 +1,1 @@
+"""Pytest plugin of the kit; imports the rest of it lazily."""

@@ -1,0 +1,1 @@
+"""Devices from a YAML file for HAMi. Start reading at ``plugin``."""

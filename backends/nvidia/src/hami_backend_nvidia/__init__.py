@@ -1,0 +1,1 @@
+"""NVIDIA GPUs for HAMi. Importing this package touches no driver; start reading at ``plugin``."""

@@ -1,1 +1,16 @@
-"""Pytest plugin of the kit; imports the rest of it lazily."""
+"""Pytest plugin of the kit, found by every pytest run on a machine that has HAMi.
+
+It imports nothing of the core by itself: other people's runs must neither slow down nor lose coverage of what they measure.
+"""
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def hami_kit() -> Any:
+    """The builders of ``hami_core_py.testing.builders``: ``hami_kit.device(memory_mib=8192)``."""
+    from hami_core_py.testing import builders
+
+    return builders

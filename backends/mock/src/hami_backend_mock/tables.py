@@ -27,7 +27,7 @@ def read_as(model: type[Any], value: Any, document: Document, place: Place) -> A
 
 
 @cache
-def _adapter(model: type[Any]) -> TypeAdapter[Any]:
+def _adapter(model: Any) -> TypeAdapter[Any]:
     return TypeAdapter(model)
 
 

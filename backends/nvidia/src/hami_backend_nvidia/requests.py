@@ -1,20 +1,13 @@
 """What a container asks of NVIDIA GPUs: the table's reading, with percentages brought into range (pure)."""
 
-from decimal import Decimal
-
 from dataclasses import replace
 
+from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.codecs.requests import read_by_table
 from hami_core_py.errors import BadInputError
 from hami_core_py.models.families import Family
 from hami_core_py.models.requests import DeviceRequest
 from hami_core_py.models.views import ContainerView, PodView
-
-
-def parse_quantity(text: str) -> Decimal:
-    from hami_core_py.codecs.quantities import parse_quantity as parse
-
-    return parse(text)
 
 
 def read(container: ContainerView, pod: PodView, family: Family) -> tuple[DeviceRequest, ...]:

@@ -31,6 +31,7 @@ class Ask:
     def __init__(self, backends: Backends) -> None:
         self.backends = backends
         self.families: Mapping[str, Family] = backends.families
+        self.resources: Mapping[str, Family] = {r: f for f in self.families.values() for r in f.resources.names()}
         self.errors: Counter[str] = Counter()
         self._lock = Lock()
         self._logged: set[tuple[str, str, str]] = set()

@@ -1,0 +1,154 @@
+"""The API server as something to start and stop: in this process, or (by `__main__`) as one of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hami_core_py.lab.apiserver.admission import WebhookAdmission
+from hami_core_py.lab.apiserver.faults import Faults
+from hami_core_py.lab.apiserver.http import TRANSPORT, Api
+from hami_core_py.lab.apiserver.logs import LogFile
+from hami_core_py.lab.apiserver.store import Store
+
+_START_LIMIT_S = 30.0
+
+
+class ApiServer:
+    """A store served on a loopback port.
+
+    Stopping and starting again on the same port with the same store is an API server that was away for a while.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        port: int = 0,
+        logs: LogFile | None = None,
+        bookmark_s: float = 30.0,
+    ) -> None:
+        """
+        :param store: what to serve; None for an empty cluster with its first namespaces. A store without admission
+            gets the webhooks that are configured in it.
+        :param port: 0 takes a free one.
+        :param logs: where containers' logs are.
+        :param bookmark_s: pause between bookmarks of a watch.
+        """
+        if store is None:
+            store = Store()
+            store.seed_defaults()
+        self.store = store
+        self.faults = Faults()
+        self._logs = logs
+        self._bookmark_s = bookmark_s
+        self.port = port
+        self._api: Api | None = None
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the server listens. :raises RuntimeError: before the first start when the port was left open."""
+        if not self.port:
+            raise RuntimeError("API server: its port is not known before start(); call start() first")
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> ApiServer:
+        """Serve from a thread; returns once requests are answered. :raises RuntimeError: when it cannot."""
+        server, listener = self._prepare()
+        self._thread = threading.Thread(target=server.run, args=([listener],), name="apiserver", daemon=True)
+        self._thread.start()
+        if not server.is_serving.wait(_START_LIMIT_S):
+            raise RuntimeError(f"API server: expected it to serve within {_START_LIMIT_S:.0f} s; see the log")
+        return self
+
+    def stop(self) -> None:
+        """End all watches, answer what has begun, and stop. Does nothing when it is not running."""
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+        if self._api is not None:
+            self._api.close()
+        self._api = self._server = self._thread = None
+
+    def serve(self, *, on_listening: Callable[[], None] | None = None) -> None:
+        """Serve in the calling (main) thread until SIGTERM or SIGINT.
+
+        :param on_listening: called once `url` is known and connections are accepted.
+        """
+        server, listener = self._prepare()
+        if on_listening is not None:
+            on_listening()
+        try:
+            server.run([listener])
+        finally:
+            self.stop()
+
+    def end_watches(self, *, is_expired: bool = False) -> int:
+        """Cut every open watch, after a 410 when `is_expired`; answers how many there were."""
+        return self._api.end_watches(is_expired=is_expired) if self._api is not None else 0
+
+    def __enter__(self) -> ApiServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _prepare(self) -> tuple[_Server, socket.socket]:
+        if self.store.admission is None:
+            self.store.admission = WebhookAdmission(self.store.objects)
+        admission = self.store.admission if isinstance(self.store.admission, WebhookAdmission) else None
+        api = Api(self.store, admission=admission, faults=self.faults, logs=self._logs, bookmark_s=self._bookmark_s)
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.listen(512)
+        self.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            api,
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        self._api, self._server = api, _Server(config, api)
+        return self._server, listener
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn that ends the watches before it waits for connections to finish."""
+
+    def __init__(self, config: uvicorn.Config, api: Api) -> None:
+        super().__init__(config)
+        self.is_serving = threading.Event()
+        self._api = api
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_serving.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._api.end()
+        await super().shutdown(sockets)
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP that hands its connection to the application, for faults that cut it."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        scope: Any = self.scope
+        scope[TRANSPORT] = self.transport

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hami_core_py.models.answers import Reason, Refusal
-from hami_core_py.models.families import V210, Family
+from hami_core_py.models.families import Family
 
 WORDS: Final[Mapping[Reason, str]] = {
     Reason.UNHEALTHY: "CardNotHealth",
@@ -48,7 +48,6 @@ TOO_FEW_REGISTERED: Final = "NodeInsufficientDevice"
 """What v2.10 says when a node has fewer devices of the family than one container asks for, whatever their state."""
 
 _COUNTED = re.compile(r"([0-9]+)/([0-9]+) (\S+)", re.ASCII)
-_COMMON: Final = V210(allocated="")
 
 
 def word(reason: Reason, family: Family | None = None) -> str:
@@ -71,27 +70,28 @@ def parse_counts(text: str) -> dict[str, int]:
 def render_refusals(refusals: Sequence[Refusal], family: Family | None = None) -> str:
     """What ``failedNodes`` says of one node.
 
-    A refusal with a device counts once. One without a device counts ``usable``: how many devices were picked before the walk
-    failed (``TOO_FEW_DEVICES``) or before the NUMA node changed (``NUMA``); too few with none picked is said of the node
-    itself. The total is the largest ``out_of``, else the number of devices refused.
+    A refusal with a device counts once. One without a device counts ``usable``, how many devices had been found when the walk
+    failed, or all where it does not say. Too few devices, none found or not curable, is said of the node itself. The total is
+    the largest ``out_of``, else the number of devices refused.
 
     :param refusals: of the one container and family that struck the node.
     """
     for refusal in refusals:
         if sentence := NODE_SENTENCES.get(refusal.reason):
             return sentence
+        if refusal.reason is Reason.TOO_FEW_DEVICES and not (refusal.curable and refusal.usable):
+            return TOO_FEW_REGISTERED
     counts: Counter[Reason] = Counter()
     for refusal in refusals:
-        counts[refusal.reason] += 1 if refusal.device is not None else refusal.usable
+        counts[refusal.reason] += 1 if refusal.device is not None else refusal.usable or refusal.out_of
     counts = +counts
     if not counts:
         return TOO_FEW_REGISTERED
-    v210 = (family.v210 if family is not None else None) or _COMMON
-    foremost = next((reason for reason in v210.shown_first or () if counts[reason]), None)
-    if foremost is not None:
-        counts = Counter({foremost: counts[foremost]})
-    total = max(refusal.out_of for refusal in refusals)
+    v210 = family.v210 if family is not None else None
+    shown_first = (v210.shown_first if v210 else None) or ()
+    foremost = next((reason for reason in shown_first if counts[reason]), None)
     words: Counter[str] = Counter()
-    for reason, count in counts.items():
-        words[word(reason, family)] += count
+    for reason in [foremost] if foremost else list(counts):
+        words[word(reason, family)] += counts[reason]
+    total = max(refusal.out_of for refusal in refusals)
     return render_counts(words, total or len({r.device for r in refusals if r.device is not None}))

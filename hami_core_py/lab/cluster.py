@@ -10,8 +10,8 @@ import yaml
 
 from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import ApiError, NotFound
-from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.codecs.quantities import parse_quantity
+from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.processes import LabProcess, Program, end_all, free_ports, until
 from hami_core_py.lab.scenario import LabShape, ProcessStep
 from hami_core_py.models.families import Family
@@ -106,7 +106,9 @@ class LabCluster:
     def _write_files(self) -> None:
         nodes = {node.name: list(node.devices) for node in self.shape.nodes}
         devices = self.directory / "devices.yaml"
-        devices.write_text(yaml.safe_dump(_plain({"nodes": nodes}), sort_keys=False))
+        devices.write_text(
+            yaml.safe_dump(_plain({"families": list(self.shape.families), "nodes": nodes}), sort_keys=False)
+        )
         settings = {**self.shape.settings, "mock": {"devicesFile": str(devices)}}
         self.config.write_text(yaml.safe_dump(_plain(settings), sort_keys=False))
         context = {"cluster": "lab", "user": "lab", "namespace": "default"}

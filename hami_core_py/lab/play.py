@@ -11,7 +11,17 @@ from hami_core_py.cluster.errors import ApiError, NotFound
 from hami_core_py.codecs.native import RECORD
 from hami_core_py.errors import BadInputError
 from hami_core_py.lab.processes import LabError
-from hami_core_py.lab.scenario import Expect, ExpectCount, ProcessStep, Scenario, Step, matches, split_name
+from hami_core_py.lab.scenario import (
+    DeleteOne,
+    Expect,
+    ExpectCount,
+    ProcessStep,
+    Refused,
+    Scenario,
+    Step,
+    matches,
+    split_name,
+)
 
 Pod = Mapping[str, Any]
 
@@ -75,10 +85,13 @@ class Player:
     def _do(self, step: Step) -> str:
         match step.kind:
             case "object":
-                self.client.create(self._collection(step), step.value)
+                self.client.create(self._collection(step.value, step.where), step.value)
+            case "refused":
+                self._create_in_vain(step.value, step.where)
             case "delete":
-                namespace, name = split_name(step.value)
-                self.client.delete(join_path("api", "v1", "namespaces", namespace, "pods", name))
+                self.client.delete(_pod_path(step.value))
+            case "delete-one":
+                return self._delete_one(step.value)
             case "process":
                 if self.act is None:
                     raise LabError("the processes of this cluster cannot be reached from here")
@@ -89,23 +102,38 @@ class Player:
                 self._await_count(step.value)
         return describe(step)
 
-    def _collection(self, step: Step) -> str:
-        item = step.value
+    def _create_in_vain(self, refused: Refused, where: str) -> None:
+        try:
+            self.client.create(self._collection(refused.object, where), refused.object)
+        except ApiError as problem:
+            if refused.message.lower() not in problem.message.lower():
+                raise LabError(f"refused with {problem.message!r}") from problem
+            return
+        raise LabError("it was admitted")
+
+    def _delete_one(self, step: DeleteOne) -> str:
+        for name in step.pods:
+            pod = self._pod(name)
+            if pod and (pod.get("status") or {}).get("phase") == step.phase:
+                self.client.delete(_pod_path(name))
+                return f"delete pod {name}"
+        raise LabError(f"none of {', '.join(step.pods)} is {step.phase}")
+
+    def _collection(self, item: Mapping[str, Any], where: str) -> str:
         version, kind = item["apiVersion"], item["kind"]
         if (version, kind) not in self._plurals:
             for served in self.client.get(_group_path(version)).get("resources") or ():
                 if "/" not in served["name"]:
                     self._plurals[version, served["kind"]] = served["name"], served["namespaced"]
         if (version, kind) not in self._plurals:
-            raise BadInputError(f"{step.where}: kind", f"a kind of {version}", repr(kind))
+            raise BadInputError(f"{where}: kind", f"a kind of {version}", repr(kind))
         plural, namespaced = self._plurals[version, kind]
         namespace = item["metadata"].get("namespace") or "default"
         return _group_path(version) + (join_path("namespaces", namespace, plural) if namespaced else join_path(plural))
 
     def _pod(self, text: str) -> Pod | None:
-        namespace, name = split_name(text)
         try:
-            return self.client.get(join_path("api", "v1", "namespaces", namespace, "pods", name))
+            return self.client.get(_pod_path(text))
         except NotFound:
             return None
 
@@ -179,8 +207,12 @@ def describe(step: Step) -> str:
     match step.kind:
         case "object":
             return f"create {value['kind']} {value['metadata']['name']}"
+        case "refused":
+            return f"{value.object['kind']} {value.object['metadata']['name']} is refused"
         case "delete":
             return f"delete pod {value}"
+        case "delete-one":
+            return f"delete the one of {', '.join(value.pods)} that is {value.phase}"
         case "process":
             return f"{value.action} {value.program}" + (f" of {value.node}" if value.node else "")
         case "expect":
@@ -217,6 +249,11 @@ def _short(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " or ".join(_short(v) for v in value) if all(isinstance(v, str) for v in value) else json.dumps(value)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _pod_path(text: str) -> str:
+    namespace, name = split_name(text)
+    return join_path("api", "v1", "namespaces", namespace, "pods", name)
 
 
 def _group_path(version: str) -> str:

@@ -1,7 +1,7 @@
 """A scenario: a YAML list of ordinary Kubernetes objects, things to do, and expectations, played from top to bottom.
 
 An item with ``apiVersion`` and ``kind`` is created as it is. Every other item has exactly one key that names the step:
-``lab``, ``say``, ``expect``, ``delete`` or ``process``.
+``lab``, ``say``, ``expect``, ``refused``, ``delete``, ``deleteOne`` or ``process``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,6 +44,8 @@ class LabShape(_Part):
     """The lab's nodes, and settings of the processes (as in a configuration file)."""
 
     nodes: tuple[NodeShape, ...] = Field(min_length=1)
+    families: tuple[dict[str, Any], ...] = ()
+    """Invented kinds of device, as the mock backend's devices file describes them."""
     settings: dict[str, Any] = {}
 
 
@@ -95,6 +97,20 @@ class ExpectCount(_Part):
     within_seconds: float = Field(default=30.0, gt=0)
 
 
+class Refused(_Part):
+    """An object whose creation must be refused, with ``message`` as a part of the text, in any case."""
+
+    message: str
+    object: dict[str, Any]
+
+
+class DeleteOne(_Part):
+    """Delete the first of these pods that is in a phase."""
+
+    pods: tuple[str, ...] = Field(min_length=1)
+    phase: str
+
+
 class ProcessStep(_Part):
     """Something that happens to one process of the lab."""
 
@@ -109,7 +125,7 @@ class Step:
     """One item of a scenario and where it stands."""
 
     where: str
-    kind: Literal["object", "say", "expect", "expect-count", "delete", "process"]
+    kind: Literal["object", "say", "expect", "expect-count", "refused", "delete", "delete-one", "process"]
     value: Any
 
 
@@ -122,7 +138,11 @@ class Scenario:
     steps: tuple[Step, ...]
 
 
-DEFAULT_SHAPE: Mapping[str, Any] = {"nodes": [{"name": "node-a"}]}
+def default_shape(families: Sequence[str]) -> LabShape:
+    """Three nodes of two devices each, of the first of these families; without a family three bare nodes."""
+    devices = [{"family": family, "model": f"{family} simulated", "count": 2, "slots": 10} for family in families[:1]]
+    sized = [{**device, "memory_mib": 40960} for device in devices]
+    return LabShape.model_validate({"nodes": [{"name": f"node-{n}", "devices": sized} for n in "abc"]})
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -130,7 +150,7 @@ def load_scenario(path: Path) -> Scenario:
     items = load_marked(path)
     if not isinstance(items, MarkedList) or not items:
         raise BadInputError(str(path), "a YAML list of objects and steps", type(items).__name__)
-    shape = _check(LabShape, DEFAULT_SHAPE, str(path), None)
+    shape = default_shape(())
     steps: list[Step] = []
     for number, (item, line) in enumerate(zip(items, items.lines, strict=True)):
         where = f"{path}:{line}"
@@ -162,10 +182,18 @@ def _step(item: MarkedDict, path: str, where: str) -> Step:
             return Step(where, "expect", _check(Expect, value, path, item, name))
         case "process":
             return Step(where, "process", _check(ProcessStep, value, path, item, name))
+        case "refused":
+            refused = _check(Refused, value, path, item, name)
+            _object(value["object"], where)
+            return Step(where, "refused", refused)
+        case "deleteOne":
+            return Step(where, "delete-one", _check(DeleteOne, value, path, item, name))
         case "say" | "delete":
             raise BadInputError(f"{where}: {name}", "text", type(value).__name__)
         case _:
-            raise BadInputError(where, "lab, say, expect, delete, process or a Kubernetes object", repr(name))
+            raise BadInputError(
+                where, "lab, say, expect, refused, delete, deleteOne, process or a Kubernetes object", repr(name)
+            )
 
 
 def _object(item: MarkedDict, where: str) -> dict[str, Any]:

@@ -10,36 +10,13 @@ import hami_core_py
 
 CORE = Path(hami_core_py.__file__).parent
 VENDOR_WORDS = frozenset(
-    [
-        "nvidia",
-        "cuda",
-        "nvml",
-        "geforce",
-        "tesla",
-        "ascend",
-        "huawei",
-        "cambricon",
-        "mlu",
-        "hygon",
-        "dcu",
-        "iluvatar",
-        "metax",
-        "mthreads",
-        "musa",
-        "enflame",
-        "gcu",
-        "kunlun",
-        "kunlunxin",
-        "baidu",
-        "neuron",
-        "trainium",
-        "amd",
-        "rocm",
-        "vastai",
-        "vastaitech",
-        "biren",
-        "birentech",
-    ]
+    re.findall(
+        r"\w+",
+        """
+        nvidia cuda nvml geforce tesla ascend huawei cambricon mlu hygon dcu iluvatar metax mthreads musa enflame gcu
+        kunlun kunlunxin baidu neuron trainium amd rocm vastai vastaitech biren birentech
+        """,
+    )
 )
 EXTENSIONS = {".py", ".yaml", ".json", ".proto", ".html", ".txt"}
 

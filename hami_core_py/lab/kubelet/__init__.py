@@ -1,7 +1,7 @@
 """The lab's kubelet: real device plugin, PodResources and API protocols, containers as local processes."""
 
-from .kubelet import Kubelet
-from .options import KubeletOptions
-from .runtime import log_path
+from hami_core_py.lab.kubelet.kubelet import Kubelet, end_containers
+from hami_core_py.lab.kubelet.options import KubeletOptions
+from hami_core_py.lab.kubelet.runtime import log_path
 
-__all__ = ["Kubelet", "KubeletOptions", "log_path"]
+__all__ = ["Kubelet", "KubeletOptions", "end_containers", "log_path"]

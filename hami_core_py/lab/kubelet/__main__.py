@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pythonjsonlogger.json import JsonFormatter
 
-from .kubelet import Kubelet
-from .options import KubeletOptions
+from hami_core_py.lab.kubelet.kubelet import Kubelet
+from hami_core_py.lab.kubelet.options import KubeletOptions
 
 
 def pairs(text: str) -> dict[str, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from . import pods
-from .amounts import amount
-from .api import Json
-from .devices import DeviceManager
-from .endpoint import PluginError
+from hami_core_py.lab.kubelet import pods
+from hami_core_py.lab.kubelet.amounts import amount
+from hami_core_py.lab.kubelet.api import Json
+from hami_core_py.lab.kubelet.devices import DeviceManager
+from hami_core_py.lab.kubelet.endpoint import PluginError
 
 
 class Rejected(Exception):

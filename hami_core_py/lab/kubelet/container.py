@@ -6,14 +6,13 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+from hami_core_py.lab.kubelet import environment, pods
+from hami_core_py.lab.kubelet.api import Api, Json
+from hami_core_py.lab.kubelet.devices import DeviceManager
+from hami_core_py.lab.kubelet.endpoint import PluginError
+from hami_core_py.lab.kubelet.environment import ConfigError
+from hami_core_py.lab.kubelet.runtime import ContainerConfig, CreateError, DeviceNode, Mount, Runtime
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
-
-from . import environment, pods
-from .api import Api, Json
-from .devices import DeviceManager
-from .endpoint import PluginError
-from .environment import ConfigError
-from .runtime import ContainerConfig, CreateError, DeviceNode, Mount, Runtime
 
 PAUSE_IMAGE = "hami.io/lab/pause"
 IDLE = ["sleep", "infinity"]

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hami_core_py.lab.kubelet import checkpoint, pods
+from hami_core_py.lab.kubelet.api import Json
+from hami_core_py.lab.kubelet.checkpoint import Entry
+from hami_core_py.lab.kubelet.endpoint import Endpoint, PluginDevice, PluginError
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
-
-from . import checkpoint, pods
-from .api import Json
-from .checkpoint import Entry
-from .endpoint import Endpoint, PluginDevice, PluginError
 
 WITHOUT_NUMA = -1
 

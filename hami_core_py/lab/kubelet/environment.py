@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from . import pods
-from .amounts import amount
-from .api import ApiError, Json
+from hami_core_py.lab.kubelet import pods
+from hami_core_py.lab.kubelet.amounts import amount
+from hami_core_py.lab.kubelet.api import ApiError, Json
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -6,24 +6,23 @@ import logging
 import queue
 import signal
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import pods
-from .admission import Rejected, admit
-from .api import Api, Json
-from .container import Launcher
-from .devices import DeviceManager
-from .logs import LogServer
-from .node import NodeReporter
-from .options import KubeletOptions
-from .podresources import PodResourcesServer
-from .podwatch import PodWatch
-from .registration import RegistrationServer
-from .reporter import Reporter
-from .runtime import Runtime, log_path
-from .worker import PodWorker, rejected_status
+from hami_core_py.lab.kubelet import pods
+from hami_core_py.lab.kubelet.admission import Rejected, admit
+from hami_core_py.lab.kubelet.api import Api, Json
+from hami_core_py.lab.kubelet.container import Launcher
+from hami_core_py.lab.kubelet.devices import DeviceManager
+from hami_core_py.lab.kubelet.logs import LogServer
+from hami_core_py.lab.kubelet.node import NodeReporter
+from hami_core_py.lab.kubelet.options import KubeletOptions
+from hami_core_py.lab.kubelet.podresources import PodResourcesServer
+from hami_core_py.lab.kubelet.podwatch import PodWatch
+from hami_core_py.lab.kubelet.registration import RegistrationServer
+from hami_core_py.lab.kubelet.reporter import Reporter
+from hami_core_py.lab.kubelet.runtime import Runtime, log_path
+from hami_core_py.lab.kubelet.worker import PodWorker, rejected_status
 
 STOP_SECONDS = 2.0
 
@@ -43,6 +42,7 @@ class Kubelet:
         self._api = Api(options.api_url, f"hami-lab-kubelet/{options.node}", options.api_timeout_seconds)
         self._pods: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
+        self._rejected: set[str] = set()
         self._admitting: str | None = None
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -111,13 +111,9 @@ class Kubelet:
         self._registration.stop()
         self._pod_resources.stop()
         if not leave_containers:
-            self._end_containers()
+            self._runtime.end_all(STOP_SECONDS)
         self._runtime.close()
         log.info("kubelet stopped", extra={"node": self.options.node})
-
-    def log_path(self, namespace: str, pod: str, uid: str, container: str) -> Path:
-        """The file with a container's output."""
-        return log_path(self.options.root, namespace, pod, uid, container)
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
@@ -154,9 +150,14 @@ class Kubelet:
             worker = self._workers.get(uid)
         if worker is not None:
             worker.update(pod)
-        elif pods.is_deleted(pod) and not self._runtime.containers(uid):
+        elif pods.is_deleted(pod) and (
+            uid in self._rejected or pods.is_terminal(pod) or not self._runtime.containers(uid)
+        ):
+            self._kill_now(uid)
             self._reporter.report(pod, pod.get("status") or {"phase": "Failed"}, is_last=True)
-        elif is_new and not pods.is_terminal(pod):
+        elif is_new and pods.is_terminal(pod):
+            self._kill_now(uid)
+        elif is_new:
             self._take(pod)
 
     def _take(self, pod: Json) -> None:
@@ -166,25 +167,30 @@ class Kubelet:
             if not pods.is_deleted(pod):
                 others = [one for one in self._active_pods() if pods.uid(one) != uid]
                 admit(pod, others, self._devices, self._node.allocatable())
+            worker = PodWorker(
+                pod, options=self.options, runtime=self._runtime, launcher=self._launcher, reporter=self._reporter
+            )
+            with self._lock:
+                self._workers[uid] = worker
         except Rejected as error:
-            log.warning("pod rejected", extra={"pod": pods.title(pod), "reason": error.reason, "why": error.message})
-            self._reporter.report(pod, rejected_status(pod, error.reason, error.message))
-            self._reporter.event(pod, "Warning", error.reason, error.message)
-            self._kill_now(uid)
+            self._reject(pod, error)
             return
         finally:
             self._admitting = None
-        worker = PodWorker(
-            pod, options=self.options, runtime=self._runtime, launcher=self._launcher, reporter=self._reporter
-        )
-        with self._lock:
-            self._workers[uid] = worker
         log.info("pod admitted", extra={"pod": pods.title(pod), "uid": uid})
         worker.start()
+
+    def _reject(self, pod: Json, why: Rejected) -> None:
+        log.warning("pod rejected", extra={"pod": pods.title(pod), "reason": why.reason, "why": why.message})
+        self._rejected.add(pods.uid(pod))
+        self._reporter.report(pod, rejected_status(pod, why.reason, why.message))
+        self._reporter.event(pod, "Warning", why.reason, why.message)
+        self._kill_now(pods.uid(pod))
 
     def _handle_removal(self, pod: Json) -> None:
         uid = pods.uid(pod)
         self._reporter.forget(pod)
+        self._rejected.discard(uid)
         with self._lock:
             self._pods.pop(uid, None)
             worker = self._workers.get(uid)
@@ -213,20 +219,6 @@ class Kubelet:
         for container in self._runtime.containers(uid):
             self._runtime.signal(uid, container, signal.SIGKILL)
 
-    def _end_containers(self) -> None:
-        running = [(uid, name) for uid in self._runtime.pod_uids() for name in self._runtime.containers(uid)]
-        deadline = time.monotonic() + STOP_SECONDS
-        number = signal.SIGTERM
-        for uid, name in running:
-            self._runtime.signal(uid, name, number)
-        while running:
-            running = [one for one in running if (found := self._runtime.inspect(*one)) and found.is_running]
-            if running and time.monotonic() > deadline:
-                for uid, name in running:
-                    self._runtime.signal(uid, name, signal.SIGKILL)
-            if running:
-                time.sleep(0.02)
-
     def _container_ended(self, uid: str) -> None:
         with self._lock:
             worker = self._workers.get(uid)
@@ -253,10 +245,21 @@ class Kubelet:
         pod = self._pod_by_name(namespace, name)
         if pod is None or all(one["name"] != container for one in pods.containers(pod)):
             return None
-        path = log_path(self.options.root, namespace, name, pods.uid(pod), container, previous=previous)
+        latest = self._runtime.inspect(pods.uid(pod), container)
+        if latest is None or (previous and latest.restart_count == 0):
+            return None
+        run = latest.restart_count - (1 if previous else 0)
+        path = log_path(self.options.root, namespace, name, pods.uid(pod), container, run)
         return path if path.exists() else None
 
     def _is_running(self, namespace: str, name: str, container: str) -> bool:
         pod = self._pod_by_name(namespace, name)
         found = self._runtime.inspect(pods.uid(pod), container) if pod else None
         return found is not None and found.is_running
+
+
+def end_containers(root: Path, grace_seconds: float = STOP_SECONDS) -> None:
+    """End what the kubelet of this root left running, after it was killed for instance."""
+    runtime = Runtime(root, root / "cdi", lambda _: None)
+    runtime.end_all(grace_seconds)
+    runtime.close()

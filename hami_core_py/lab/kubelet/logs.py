@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from .api import Json
+from hami_core_py.lab.kubelet.api import Json
 
 BLOCK = 1 << 16
 POLL_SECONDS = 0.1

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 
-from .amounts import amount
-from .api import Api, ApiError, Json
-from .devices import Resources
-from .options import KubeletOptions
-from .status import ADDRESS, timestamp
+from hami_core_py.lab.kubelet.amounts import amount
+from hami_core_py.lab.kubelet.api import Api, ApiError, Json
+from hami_core_py.lab.kubelet.devices import Resources
+from hami_core_py.lab.kubelet.options import KubeletOptions
+from hami_core_py.lab.kubelet.status import ADDRESS, timestamp
 
 VERSION = "v1.37.2-lab"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import grpc
 
+from hami_core_py.lab.kubelet import pods
+from hami_core_py.lab.kubelet.api import Json
+from hami_core_py.lab.kubelet.devices import DeviceManager
 from hami_core_py.servers.kubelet import podresources_pb2 as pr
 from hami_core_py.servers.kubelet import podresources_pb2_grpc as pr_grpc
-
-from . import pods
-from .api import Json
-from .devices import DeviceManager
 
 
 class PodResourcesServer(pr_grpc.PodResourcesListerServicer):  # type: ignore[misc]  # generated code is untyped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .api import Json
+from hami_core_py.lab.kubelet.api import Json
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from .api import Api, ApiError, Json
+from hami_core_py.lab.kubelet.api import Api, ApiError, Json
 
 WATCH_SECONDS = 60
 RETRY_SECONDS = 0.5

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import grpc
 
+from hami_core_py.lab.kubelet import checkpoint
+from hami_core_py.lab.kubelet.endpoint import PluginError
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
 from hami_core_py.servers.kubelet import deviceplugin_pb2_grpc as dp_grpc
-
-from . import checkpoint
-from .endpoint import PluginError
 
 VERSION = "v1beta1"
 SOCKET = "kubelet.sock"

@@ -8,9 +8,9 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from . import pods
-from .api import Api, ApiError, Json
-from .status import timestamp
+from hami_core_py.lab.kubelet import pods
+from hami_core_py.lab.kubelet.api import Api, ApiError, Json
+from hami_core_py.lab.kubelet.status import timestamp
 
 RETRY_SECONDS = 0.5
 
@@ -35,8 +35,8 @@ class Reporter:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="status reporter", daemon=True)
         self._event_count = 0
+        self._thread = threading.Thread(target=self._run, name="status reporter", daemon=True)
 
     def start(self) -> None:
         """Begin to send."""
@@ -119,6 +119,8 @@ class Reporter:
                 return False
             if error.status not in {404, 409}:
                 log.error("status refused", extra={"pod": pods.title(report.pod), "error": str(error)})
+                if report.is_last:  # without its status a deleted pod would stay for ever
+                    return False
         with self._lock:
             if self._reports.get(uid) is report:
                 del self._reports[uid]

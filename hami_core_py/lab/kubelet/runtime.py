@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import cdi
-from .exits import ExitWatcher
-from .shim import start_ticks
+from hami_core_py.lab.kubelet import cdi
+from hami_core_py.lab.kubelet.exits import ExitWatcher
+from hami_core_py.lab.kubelet.shim import start_ticks
 
 Shown = TypeVar("Shown", "Mount", "DeviceNode")
-
-log = logging.getLogger(__name__)
 
 
 class CreateError(Exception):
@@ -91,10 +89,9 @@ class Instance:
         return self.finished_at is None
 
 
-def log_path(root: Path, namespace: str, pod: str, uid: str, container: str, *, previous: bool = False) -> Path:
-    """The file with a container's output; ``previous`` for the run before the current one."""
-    suffix = ".previous.log" if previous else ".log"
-    return root / "logs" / f"{namespace}_{pod}_{uid}" / f"{container}{suffix}"
+def log_path(root: Path, namespace: str, pod: str, uid: str, container: str, restart_count: int = 0) -> Path:
+    """The file with the output of one run of a container, at the place where a real kubelet keeps it."""
+    return root / "logs" / f"{namespace}_{pod}_{uid}" / container / f"{restart_count}.log"
 
 
 class Runtime:
@@ -127,11 +124,10 @@ class Runtime:
             (directory / name).unlink(missing_ok=True)
         mounts = _by_path([*config.mounts, *map(_cdi_mount, edits.mounts)])
         devices = _by_path([*config.devices, *map(_cdi_device, edits.device_nodes)])
-        output = log_path(self._root, config.namespace, config.pod, config.pod_uid, config.container)
-        previous = log_path(self._root, config.namespace, config.pod, config.pod_uid, config.container, previous=True)
+        output = self._log_file(config, config.restart_count)
         output.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            output.replace(previous)
+        if config.restart_count > 1:  # the run before stays, for `kubectl logs --previous`
+            self._log_file(config, config.restart_count - 2).unlink(missing_ok=True)
         received = asdict(config) | {
             "id": uuid.uuid4().hex,
             "env": dict(config.env) | dict(edits.env),
@@ -196,6 +192,18 @@ class Runtime:
         if state is not None:
             _signal(state, number)
 
+    def end_all(self, grace_seconds: float) -> None:
+        """End every container there is, of whichever kubelet."""
+        running = [(uid, name) for uid in self.pod_uids() for name in self.containers(uid)]
+        deadline = time.monotonic() + grace_seconds
+        for one in running:
+            self.signal(*one, signal.SIGTERM)
+        while running := [one for one in running if (found := self.inspect(*one)) and found.is_running]:
+            if time.monotonic() > deadline:
+                for one in running:
+                    self.signal(*one, signal.SIGKILL)
+            time.sleep(0.02)
+
     def remove(self, uid: str) -> None:
         """Remove what is left of a pod whose containers have ended; its logs stay."""
         shutil.rmtree(self._root / "pods" / uid, ignore_errors=True)
@@ -203,6 +211,9 @@ class Runtime:
     def close(self) -> None:
         """Stop watching; containers go on."""
         self._exits.stop()
+
+    def _log_file(self, config: ContainerConfig, restart_count: int) -> Path:
+        return log_path(self._root, config.namespace, config.pod, config.pod_uid, config.container, restart_count)
 
     def _launch(self, config: ContainerConfig, directory: Path) -> None:
         shim = Path(__file__).with_name("shim.py")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from .api import Json
-from .runtime import Instance
-from .tracking import Tracked
+from hami_core_py.lab.kubelet.api import Json
+from hami_core_py.lab.kubelet.runtime import Instance
+from hami_core_py.lab.kubelet.tracking import Tracked
 
 ADDRESS = "127.0.0.1"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import pods
-from .api import Json
-from .runtime import Instance
+from hami_core_py.lab.kubelet import pods
+from hami_core_py.lab.kubelet.api import Json
+from hami_core_py.lab.kubelet.runtime import Instance
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import pods, status
-from .api import Json
-from .container import Launcher, LaunchError
-from .options import KubeletOptions
-from .reporter import Reporter
-from .runtime import Runtime
-from .tracking import Tracked
+from hami_core_py.lab.kubelet import pods, status
+from hami_core_py.lab.kubelet.api import Json
+from hami_core_py.lab.kubelet.container import Launcher, LaunchError
+from hami_core_py.lab.kubelet.options import KubeletOptions
+from hami_core_py.lab.kubelet.reporter import Reporter
+from hami_core_py.lab.kubelet.runtime import Runtime
+from hami_core_py.lab.kubelet.tracking import Tracked
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,417 @@
+"""A cluster of one lab kubelet: a device plugin over real gRPC, an API server over real HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import grpc
+import pytest
+
+from hami_core_py.lab.kubelet import Kubelet, KubeletOptions, log_path
+from hami_core_py.lab.kubelet.api import Api, ApiError
+from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
+from hami_core_py.servers.kubelet import deviceplugin_pb2_grpc as dp_grpc
+from hami_core_py.servers.kubelet import podresources_pb2 as pr
+from hami_core_py.servers.kubelet import podresources_pb2_grpc as pr_grpc
+
+RESOURCE = "acme.example/npu"
+NODE = "node-a"
+PODS = "/api/v1/namespaces/default/pods"
+Json = dict[str, Any]
+Answer = TypeVar("Answer")
+
+
+def eventually(what: str, probe: Callable[[], Answer], seconds: float = 15.0) -> Answer:
+    """The first truthy answer of a probe."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = probe()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"never seen: {what}")
+        time.sleep(0.02)
+
+
+class Plugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # generated code is untyped
+    """A device plugin that writes down each call."""
+
+    def __init__(self, root: Path, resource: str = RESOURCE, count: int = 4) -> None:
+        self.root, self.resource = root, resource
+        self.endpoint = resource.replace("/", "-") + ".sock"
+        self.devices = {f"npu-{number}": "Healthy" for number in range(count)}
+        self.numa: dict[str, int] = {}
+        self.calls: list[tuple[str, Any]] = []
+        self.pre_start_required = True
+        self.allocate_error = self.prestart_error = ""
+        self.answer: Callable[[list[str]], dp.ContainerAllocateResponse] = lambda ids: dp.ContainerAllocateResponse(
+            envs={"NPU_IDS": ",".join(sorted(ids))}
+        )
+        self.on_prestart: Callable[[list[str]], None] = lambda ids: None
+        self.changed = threading.Condition()
+        self.generation = 0
+        self.server: grpc.Server | None = None
+        self.is_stopping = False
+
+    def start(self) -> None:
+        path = self.root / "device-plugins" / self.endpoint
+        path.unlink(missing_ok=True)
+        self.is_stopping = False
+        self.server = grpc.server(futures.ThreadPoolExecutor(8))
+        dp_grpc.add_DevicePluginServicer_to_server(self, self.server)
+        self.server.add_insecure_port(f"unix://{path}")
+        self.server.start()
+        self.register()
+
+    def register(self, **changes: str) -> None:
+        request = {"version": "v1beta1", "endpoint": self.endpoint, "resource_name": self.resource} | changes
+        with grpc.insecure_channel(f"unix://{self.root}/device-plugins/kubelet.sock") as channel:
+            dp_grpc.RegistrationStub(channel).Register(dp.RegisterRequest(**request), timeout=5)
+
+    def stop(self) -> None:
+        if self.server is not None:
+            with self.changed:
+                self.is_stopping = True
+                self.changed.notify_all()
+            self.server.stop(grace=None).wait()
+            self.server = None
+
+    def set_health(self, device: str, health: str) -> None:
+        with self.changed:
+            self.devices[device] = health
+            self.generation += 1
+            self.changed.notify_all()
+
+    def named(self, call: str) -> list[Any]:
+        return [detail for name, detail in self.calls if name == call]
+
+    def GetDevicePluginOptions(self, request: dp.Empty, context: grpc.ServicerContext) -> dp.DevicePluginOptions:
+        return dp.DevicePluginOptions(
+            pre_start_required=self.pre_start_required, get_preferred_allocation_available=True
+        )
+
+    def ListAndWatch(self, request: dp.Empty, context: grpc.ServicerContext) -> Iterator[dp.ListAndWatchResponse]:
+        while not self.is_stopping and context.is_active():
+            with self.changed:
+                seen = self.generation
+                answer = dp.ListAndWatchResponse()
+                for name, health in self.devices.items():
+                    device = answer.devices.add(ID=name, health=health)
+                    if name in self.numa:
+                        device.topology.nodes.add(ID=self.numa[name])
+            yield answer
+            with self.changed:
+                while self.generation == seen and not self.is_stopping and context.is_active():
+                    self.changed.wait(0.2)
+
+    def GetPreferredAllocation(
+        self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> dp.PreferredAllocationResponse:
+        answer = dp.PreferredAllocationResponse()
+        for one in request.container_requests:
+            available, must = sorted(one.available_deviceIDs), sorted(one.must_include_deviceIDs)
+            self.calls.append(("GetPreferredAllocation", (available, must, one.allocation_size)))
+            answer.container_responses.add(deviceIDs=available[: one.allocation_size])
+        return answer
+
+    def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> dp.AllocateResponse:
+        if self.allocate_error:
+            context.abort(grpc.StatusCode.INTERNAL, self.allocate_error)
+        answer = dp.AllocateResponse()
+        for one in request.container_requests:
+            self.calls.append(("Allocate", sorted(one.devices_ids)))
+            answer.container_responses.append(self.answer(list(one.devices_ids)))
+        return answer
+
+    def PreStartContainer(
+        self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> dp.PreStartContainerResponse:
+        self.calls.append(("PreStartContainer", sorted(request.devices_ids)))
+        if self.prestart_error:
+            context.abort(grpc.StatusCode.INTERNAL, self.prestart_error)
+        self.on_prestart(list(request.devices_ids))
+        return dp.PreStartContainerResponse()
+
+
+class Lab:
+    """One node, its API server and its device plugins."""
+
+    resource = RESOURCE
+    eventually = staticmethod(eventually)
+
+    @staticmethod
+    def container(name: str = "main", command: list[str] | None = None, *, devices: int = 0, **more: Any) -> Json:
+        """A container that sleeps, or runs a command."""
+        spec: Json = {"name": name, "image": "hami.io/lab/any", "command": command or ["sleep", "infinity"]}
+        if devices:
+            spec["resources"] = {"limits": {RESOURCE: str(devices)}, "requests": {RESOURCE: str(devices)}}
+        return spec | more
+
+    def __init__(self, url: str, root: Path) -> None:
+        self.url, self.root = url, root
+        self.api = Api(url, "tests")
+        self.kubelet: Kubelet | None = None
+        self.plugins: list[Plugin] = []
+
+    def start_kubelet(self, **settings: Any) -> Kubelet:
+        settings = {"retry_seconds": 0.2, "first_retry_seconds": 0.05, "backoff_seconds": 0.1} | settings
+        self.kubelet = Kubelet(KubeletOptions(node=NODE, api_url=self.url, root=self.root, **settings))
+        self.kubelet.start()
+        assert self.kubelet.wait_ready(10)
+        return self.kubelet
+
+    def stop_kubelet(self, *, leave_containers: bool = False) -> None:
+        if self.kubelet is not None:
+            self.kubelet.stop(leave_containers=leave_containers)
+            self.kubelet = None
+
+    def start_plugin(self, plugin: Plugin | None = None, **settings: Any) -> Plugin:
+        plugin = plugin or Plugin(self.root, **settings)
+        self.plugins.append(plugin)
+        plugin.start()
+        wanted = str(sum(health == "Healthy" for health in plugin.devices.values()))
+        eventually("devices", lambda: self.allocatable(plugin.resource) == wanted)
+        return plugin
+
+    def close(self) -> None:
+        self.stop_kubelet()
+        for plugin in self.plugins:
+            plugin.stop()
+        self.api.close()
+
+    def node(self) -> Json:
+        return self.api.get(f"/api/v1/nodes/{NODE}")
+
+    def allocatable(self, resource: str = RESOURCE) -> str | None:
+        return self.node()["status"]["allocatable"].get(resource)
+
+    def capacity(self, resource: str = RESOURCE) -> str | None:
+        return self.node()["status"]["capacity"].get(resource)
+
+    def create(self, name: str, *containers: Json, inits: list[Json] | None = None, **spec: Any) -> Json:
+        body = {"containers": list(containers) or [self.container()], "nodeName": NODE} | spec
+        if inits:
+            body["initContainers"] = inits
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+        return self.api.create(PODS, pod)
+
+    def pod(self, name: str) -> Json | None:
+        try:
+            return self.api.get(f"{PODS}/{name}")
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def delete(self, name: str, grace: int | None = None) -> None:
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        self.api.delete(f"{PODS}/{name}", options)
+
+    def phase(self, name: str) -> str:
+        return str((self.pod(name) or {}).get("status", {}).get("phase", ""))
+
+    def await_phase(self, name: str, phase: str) -> Json:
+        def probe() -> Json | None:
+            pod = self.pod(name)
+            return pod if pod and pod.get("status", {}).get("phase") == phase else None
+
+        try:
+            return eventually(f"{name} is {phase}", probe)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {json.dumps((self.pod(name) or {}).get('status'))}") from error
+
+    def state(self, name: str, container_name: str = "main") -> Json:
+        status = (self.pod(name) or {}).get("status", {})
+        for one in (status.get("containerStatuses") or []) + (status.get("initContainerStatuses") or []):
+            if one["name"] == container_name:
+                return dict(one)
+        return {}
+
+    def await_waiting(self, name: str, reason: str, container_name: str = "main") -> str:
+        def probe() -> Json | None:
+            waiting = self.state(name, container_name).get("state", {}).get("waiting") or {}
+            return waiting if waiting.get("reason") == reason else None
+
+        return str(eventually(f"{name} waits with {reason}", probe).get("message", ""))
+
+    def received(self, pod: Json, container_name: str = "main") -> Json:
+        path = self.root / "pods" / pod["metadata"]["uid"] / "containers" / container_name / "config.json"
+        return dict(json.loads(path.read_text()))
+
+    def output(self, pod: Json, container_name: str = "main", run: int = 0) -> str:
+        metadata = pod["metadata"]
+        path = log_path(self.root, "default", metadata["name"], metadata["uid"], container_name, run)
+        return path.read_text() if path.exists() else ""
+
+    def pid(self, pod: Json, container_name: str = "main") -> int:
+        path = self.root / "pods" / pod["metadata"]["uid"] / "containers" / container_name / "state.json"
+        return int(json.loads(path.read_text())["pid"])
+
+    def checkpoint(self) -> Json:
+        return dict(json.loads((self.root / "device-plugins" / "kubelet_internal_checkpoint").read_text()))
+
+    def entries(self) -> list[Json]:
+        return list(self.checkpoint()["Data"]["PodDeviceEntries"] or ())
+
+    @staticmethod
+    def answer(entry: Json) -> dp.ContainerAllocateResponse:
+        """What the plugin answered, as the checkpoint keeps it."""
+        return dp.ContainerAllocateResponse.FromString(base64.b64decode(entry["AllocResp"]))
+
+    def new_plugin(self, **settings: Any) -> Plugin:
+        """A plugin that is not started yet."""
+        return Plugin(self.root, **settings)
+
+    def write_cdi(self, name: str, spec: Json) -> None:
+        path = self.root / "cdi" / f"{name}.json"
+        path.with_suffix(".tmp").write_text(json.dumps(spec))
+        path.with_suffix(".tmp").replace(path)
+
+    def pod_resources(self, name: str | None = None) -> Any:
+        with grpc.insecure_channel(f"unix://{self.root}/pod-resources/kubelet.sock") as channel:
+            stub = pr_grpc.PodResourcesListerStub(channel)
+            if name is None:
+                return stub.List(pr.ListPodResourcesRequest(), timeout=5).pod_resources
+            return stub.Get(pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=5).pod_resources
+
+
+class _FakeApi:
+    """Just enough of an API server."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.events: list[Json] = []
+        self.changed = threading.Condition()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def handle_any(self) -> None:
+                outer.handle(self)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def emit(self, kind: str, obj: Json) -> None:
+        obj["metadata"]["resourceVersion"] = str(len(self.events) + 1)
+        self.events.append({"type": kind, "object": json.loads(json.dumps(obj))})
+        self.changed.notify_all()
+
+    def handle(self, h: Any) -> None:
+        url = urlsplit(h.path)
+        path = url.path
+        body = json.loads(h.rfile.read(int(h.headers.get("Content-Length") or 0)) or b"null")
+        is_status = path.endswith("/status")
+        path = path.removesuffix("/status")
+        if h.command == "GET" and path == "/api/v1/pods" and "watch=true" in url.query:
+            self.watch(h, int(url.query.partition("resourceVersion=")[2].partition("&")[0]))
+            return
+        with self.changed:
+            code, answer = self.apply(h.command, path, body, is_status)
+            data = json.dumps(answer).encode()
+        h.send_response(code)
+        h.send_header("Content-Type", "application/json")
+        h.send_header("Content-Length", str(len(data)))
+        h.end_headers()
+        h.wfile.write(data)
+
+    def watch(self, h: Any, seen: int) -> None:
+        h.send_response(200)
+        h.send_header("Transfer-Encoding", "chunked")
+        h.end_headers()
+        while True:
+            with self.changed:
+                while len(self.events) <= seen:
+                    self.changed.wait(0.2)
+                new, seen = self.events[seen:], len(self.events)
+            try:
+                for event in new:
+                    if event["object"].get("kind") == "Pod":
+                        line = json.dumps(event).encode() + b"\n"
+                        h.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+                h.wfile.flush()
+            except OSError:
+                return
+
+    def apply(self, method: str, path: str, body: Any, is_status: bool) -> tuple[int, Json]:
+        missing = 404, {"kind": "Status", "reason": "NotFound", "message": path, "code": 404}
+        if method == "GET" and path == "/api/v1/pods":
+            items = [one for one in self.objects.values() if one["kind"] == "Pod"]
+            return 200, {"items": items, "metadata": {"resourceVersion": str(len(self.events))}}
+        if method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            if path in self.objects:
+                return 409, {"kind": "Status", "reason": "AlreadyExists", "message": path, "code": 409}
+            body["metadata"] |= {"uid": str(uuid.uuid4())}
+            self.objects[path] = body
+            self.emit("ADDED", body)
+            return 201, body
+        obj = self.objects.get(path)
+        if obj is None:
+            return missing
+        if method == "PATCH":
+            merge(obj, body)
+            self.emit("MODIFIED", obj)
+        elif method == "DELETE":
+            grace = (body or {}).get("gracePeriodSeconds", obj["spec"].get("terminationGracePeriodSeconds", 30))
+            if grace and obj.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+                obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+                self.emit("MODIFIED", obj)
+            else:
+                del self.objects[path]
+                self.emit("DELETED", obj)
+        return 200, obj
+
+
+def merge(into: Json, patch: Json) -> None:
+    for key, value in patch.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict) and key not in ("state", "lastState"):
+            merge(into[key], value)
+        else:
+            into[key] = value
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="hk", dir="/tmp"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def lab(root: Path) -> Iterator[Lab]:
+    api = _FakeApi()
+    lab = Lab(f"http://127.0.0.1:{api.server.server_address[1]}", root)
+    lab.start_kubelet()
+    yield lab
+    lab.close()
+    api.server.shutdown()
+    api.server.server_close()
+
+
+@pytest.fixture
+def plugin(lab: Lab) -> Plugin:
+    """A plugin with four devices, on the node."""
+    return lab.start_plugin()

@@ -37,6 +37,8 @@ class Reason(Enum):
     UNKNOWN_NODE = "unknown-node"
     AGENT_AWAY = "agent-away"
     LOCKED = "node-locked"
+    STALE = "stale-decision"
+    ALREADY_BOUND = "already-bound"
 
 
 UNCURABLE = frozenset(

@@ -1,0 +1,318 @@
+"""One pod on one node, container by container: the exact walk that everything else is measured against."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hami_core_py.decisions import select
+from hami_core_py.decisions.fit import Question, Standing, candidate, closed, fit, kind_refused
+from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked, NodeState
+from hami_core_py.decisions.plan import ContainerPlan, Plan
+from hami_core_py.decisions.usage import add_share
+from hami_core_py.errors import BackendError
+from hami_core_py.hooks.ask import Ask
+from hami_core_py.models.allocations import ContainerPlacement, Placement
+from hami_core_py.models.answers import Candidate, Reason, Refusal
+from hami_core_py.models.devices import IDLE, NO_FACTS, Device, DeviceId, Share, Usage
+from hami_core_py.models.requests import ContainerKind
+from hami_core_py.models.views import PlacementView
+
+Refusals = tuple[Refusal, ...]
+Describe = Callable[[Reason, Question, Standing], str]
+"""Renders the numbers behind one refusal; only explain asks for it."""
+
+Seat = tuple[int, Share]
+"""Position of a device in the walk's list, and the share it would give."""
+
+
+class Walk:
+    """Places one pod on one node. Made for one call and thrown away."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        node: NodeState,
+        usage: Mapping[DeviceId, Usage],
+        ask: Ask,
+        *,
+        blocked: Blocked = NOT_BLOCKED,
+        describe: Describe | None = None,
+    ) -> None:
+        self.plan, self.node, self.ask, self.blocked, self.describe = plan, node, ask, blocked, describe
+        self.devices = node.devices
+        self.usage = [usage.get(d.id, IDLE) for d in node.devices]
+        self.pod_shares = [0] * len(self.devices)
+        self.members = {f: [i for i, d in enumerate(self.devices) if d.family == f] for f in plan.families}
+        self.order = {f: list(reversed(members)) for f, members in self.members.items()}
+
+    def place(self) -> Placement | Refusals:
+        """The shares of all containers, or why the first container that does not fit is refused.
+
+        An ordinary init container is placed beside the sidecars started before it, and is gone before the next container
+        comes; sidecars and app containers stay.
+        """
+        if self.plan.unknown:
+            return tuple(Refusal(reason=Reason.NO_DEVICES, detail=f, curable=False) for f in self.plan.unknown)
+        placed = []
+        for container in self.plan.containers:
+            saved = self._saved() if container.kind is ContainerKind.INIT else None
+            pairs = self._place_container(container)
+            if isinstance(pairs, tuple):
+                return pairs
+            if saved is not None:
+                self.usage, self.pod_shares, self.order = saved
+            placed.append(
+                ContainerPlacement(
+                    name=container.name,
+                    kind=container.kind,
+                    pairs=tuple((self.devices[position], share) for position, share in pairs),
+                )
+            )
+        return Placement(node=self.node.name, containers=tuple(placed))
+
+    def _saved(self) -> tuple[list[Usage], list[int], dict[str, list[int]]]:
+        return list(self.usage), list(self.pod_shares), {f: list(o) for f, o in self.order.items()}
+
+    def _place_container(self, container: ContainerPlan) -> list[Seat] | Refusals:
+        # v2.10 scores once per container, before any of its families is served.
+        scores = {f: self._scores(f) for f in {q.family.name for q in container.questions}}
+        picked: list[Seat] = []
+        for question in container.questions:
+            seats = _OneRequest(self, question, scores[question.family.name]).seats()
+            if isinstance(seats, tuple):
+                return seats
+            for position, share in seats:
+                self.usage[position] = add_share(self.usage[position], share)
+                self.pod_shares[position] += 1
+            picked.extend(seats)
+        return picked
+
+    def _scores(self, family: str) -> dict[int, float]:
+        weights = self.plan.policies.weights
+        return {i: float(select.card_score(self.devices[i], self.usage[i], weights)) for i in self.members[family]}
+
+
+class _OneRequest:
+    """One container's request of one family: which seats it gets."""
+
+    def __init__(self, walk: Walk, question: Question, scores: Mapping[int, float]) -> None:
+        self.walk, self.question, self.scores = walk, question, scores
+        self.request = question.request
+        self.members = walk.members[question.family.name]
+        self.refusals: list[Refusal] = []
+        self.selects = walk.ask.implements("hami_select_devices", question.family.name)
+        self.sees_all = self.selects or select.chooses_together(
+            question.family.placing, walk.plan.policies, self.request.count
+        )
+
+    def seats(self) -> list[Seat] | Refusals:
+        """Exactly as many seats as asked, or the refusals."""
+        if not self.members:
+            reason = self.walk.node.closed.get(self.question.family.name, Reason.NO_DEVICES)
+            return (self._node_refusal(reason, curable=False),)
+        if refused := self._node_refuses():
+            return refused
+        if self._asks_too_many():
+            return (self._node_refusal(Reason.TOO_FEW_DEVICES, usable=len(self.members), curable=False),)
+        order = self._tried_in_order()
+        groups: dict[int, list[Seat]] = {}
+        for position in order:
+            numa = self.walk.devices[position].numa if self.request.numa_bind else 0
+            seats = groups.setdefault(numa, [])
+            seats.extend(self._seats_of(position, self._still_wanted(seats)))
+            if not self.sees_all and len(seats) >= self.request.count:
+                return seats
+        if self.sees_all:
+            return self._choose([g for g in groups.values() if g])
+        return self._too_few([g for g in groups.values() if g])
+
+    def _still_wanted(self, seats: Sequence[Seat]) -> int | None:
+        return None if self.sees_all else self.request.count - len(seats)
+
+    def _asks_too_many(self) -> bool:
+        """More devices than there are; a device that can be cut may serve one container several times."""
+        return self.request.count > len(self.members) and not any(self.walk.devices[i].cells for i in self.members)
+
+    def _node_refuses(self) -> Refusals:
+        placing = self.question.family.placing
+        if placing.counts is not None and self.request.count not in placing.counts:
+            return (self._node_refusal(Reason.COUNT_NOT_ALLOWED, curable=False),)
+        for rule in self.question.node_rules:
+            try:
+                refused = rule.refuses(self.walk.node.view)
+            except Exception:  # noqa: BLE001 - a stranger's rule may raise anything; it only strikes its own requests
+                return (self._node_refusal(Reason.BACKEND_FAILED, curable=False),)
+            if refused:
+                return (self._node_refusal(rule.reason, detail=rule.sentence, curable=False),)
+        return ()
+
+    def _tried_in_order(self) -> list[int]:
+        devices, usage = self.walk.devices, self.walk.usage
+        # Equal devices keep the order of the container before, as the stable sort of v2.10 does.
+        before = list(reversed(self.walk.order[self.question.family.name]))
+        ranked = {
+            i: select.Ranked(self.scores[i], devices[i].numa, usage[i].slots, devices[i].index, place)
+            for place, i in enumerate(before)
+        }
+        key = select.trial_order(self.walk.plan.policies.device, self.request.numa_bind)
+        order = sorted(before, key=lambda i: key(ranked[i]))
+        self.walk.order[self.question.family.name] = order
+        return order
+
+    def _seats_of(self, position: int, wanted: int | None) -> list[Seat]:
+        """Seats that one device offers: one, or as many cuts as still have a place."""
+        walk, device = self.walk, self.walk.devices[position]
+        before = now = walk.usage[position]
+        standing = self._standing(position, before, now)
+        refused = closed(walk.node, walk.blocked, device) or kind_refused(device, self.question)
+        seats: list[Seat] = []
+        while refused is None and (wanted is None or len(seats) < wanted):
+            share = fit(self.question, standing)
+            if isinstance(share, Reason):
+                refused = None if seats else share
+                break
+            seats.append((position, share))
+            if not share.cells:
+                break
+            now = add_share(now, share)
+            standing = replace(standing, now=now)
+        if refused is not None:
+            detail = walk.describe(refused, self.question, standing) if walk.describe else ""
+            self._strike(refused, position, detail)
+        return seats
+
+    def _standing(self, position: int, before: Usage, now: Usage) -> Standing:
+        walk, placing = self.walk, self.question.family.placing
+        device = walk.devices[position]
+        elsewhere = placing.one_device_per_pod and any(walk.pod_shares[i] for i in self.members if i != position)
+        group_used = 0
+        if placing.mutex_group and (group := device.groups.get(placing.mutex_group)):
+            group_used = sum(
+                walk.usage[i].slots for i in self.members if walk.devices[i].groups.get(placing.mutex_group) == group
+            )
+        return Standing(
+            device=device,
+            before=before,
+            now=now,
+            pod_shares=walk.pod_shares[position],
+            pod_elsewhere=elsewhere,
+            group_used=group_used,
+        )
+
+    def _choose(self, groups: Sequence[list[Seat]]) -> list[Seat] | Refusals:
+        """The best combination; with NUMA binding the best of all groups that have enough."""
+        enough = [g for g in groups if len(g) >= self.request.count]
+        refused: Refusals = ()
+        best: list[Seat] | None = None
+        for seats in enough:
+            chosen = self._combine(seats)
+            if isinstance(chosen, tuple):
+                refused = refused or chosen
+            elif best is None or self._linked(chosen) > self._linked(best):
+                best = chosen
+        if best is not None:
+            return best
+        return (*self.refusals, *refused) if refused else self._too_few(groups)
+
+    def _linked(self, seats: Sequence[Seat]) -> int:
+        devices = [self.walk.devices[i] for i, _ in seats]
+        return sum(a.links.get(b.id, 0) for n, a in enumerate(devices) for b in devices[n + 1 :])
+
+    def _combine(self, seats: list[Seat]) -> list[Seat] | Refusals:
+        count, placing, policies = self.request.count, self.question.family.placing, self.walk.plan.policies
+        if self.selects:
+            try:
+                answer = self.walk.ask.select_devices(self.request, self._candidates(seats))
+            except BackendError as problem:
+                return (self._node_refusal(Reason.BACKEND_FAILED, detail=str(problem)),)
+            if isinstance(answer, Refusal):
+                return (replace(answer, container=self.question.container),)
+            if answer is not None:
+                return [seats[i] for i in answer]
+        devices = [self.walk.devices[i] for i, _ in seats]
+        if placing.whole_groups and count > 1:
+            sizes: dict[str, int] = {}
+            for i in self.members:
+                if name := self.walk.devices[i].groups.get(placing.whole_groups):
+                    sizes[name] = sizes.get(name, 0) + 1
+            whole = select.by_whole_groups(devices, count, placing.whole_groups, sizes)
+            if whole is None:
+                return (self._node_refusal(Reason.NO_COMBINATION, usable=len(seats)),)
+            return [seats[i] for i in whole]
+        if len(seats) > count and select.wants_links(policies):
+            return [seats[i] for i in select.by_links(devices, count)]
+        if len(seats) > count and placing.together:
+            return [seats[i] for i in select.by_together(devices, count, placing.together)]
+        return seats[:count]
+
+    def _candidates(self, seats: Sequence[Seat]) -> tuple[Candidate, ...]:
+        walk = self.walk
+        indexes = {walk.devices[i].id: walk.devices[i].index for i in self.members}
+        numbers = {i: n for n, i in enumerate(dict.fromkeys(i for i, _ in seats))}
+        return tuple(
+            candidate(
+                self._standing(i, walk.usage[i], walk.usage[i]),
+                share,
+                select.link_indexes(walk.devices[i], indexes),
+                numbers[i],
+            )
+            for i, share in seats
+        )
+
+    def _too_few(self, groups: Sequence[list[Seat]]) -> Refusals:
+        """Not enough seats: those found in NUMA nodes before the last one are struck for that, the rest is counted."""
+        for group in groups[:-1]:
+            for position, _ in group:
+                self._strike(Reason.NUMA, position, "")
+        if groups:
+            self.refusals.append(self._node_refusal(Reason.TOO_FEW_DEVICES, usable=len(groups[-1])))
+        return tuple(self.refusals)
+
+    def _strike(self, reason: Reason, position: int, detail: str) -> None:
+        self.refusals.append(
+            Refusal(
+                reason=reason,
+                device=self.walk.devices[position].id,
+                container=self.question.container,
+                detail=detail,
+                out_of=len(self.members),
+            )
+        )
+
+    def _node_refusal(self, reason: Reason, *, usable: int = 0, detail: str = "", curable: bool = True) -> Refusal:
+        return Refusal(
+            reason=reason,
+            container=self.question.container,
+            detail=detail,
+            usable=usable,
+            out_of=len(self.members),
+            curable=curable,
+        )
+
+
+def placement_views(
+    plan: Plan, node: NodeState, usage: Mapping[DeviceId, Usage], placed: Placement
+) -> Iterator[PlacementView]:
+    """A finished choice as the backends' scores see it, one view per family the pod asks for."""
+    for family in plan.families:
+        devices = node.of_family(family)
+        indexes = {d.id: d.index for d in devices}
+        before = {d.id: _seen(d, n, usage, indexes, select.NOTHING) for n, d in enumerate(devices)}
+        chosen = tuple(
+            tuple(replace(before[d.id], share=share) for d, share in c.pairs if d.family == family)
+            for c in placed.containers
+        )
+        yield PlacementView(
+            family=family,
+            chosen=chosen,
+            before=tuple(before.values()),
+            facts=node.facts.get(family, NO_FACTS),
+            node_policy=plan.policies.node,
+        )
+
+
+def _seen(
+    device: Device, number: int, usage: Mapping[DeviceId, Usage], indexes: Mapping[DeviceId, int], share: Share
+) -> Candidate:
+    used = usage.get(device.id, IDLE)
+    standing = Standing(device=device, before=used, now=used)
+    return candidate(standing, share, select.link_indexes(device, indexes), number)

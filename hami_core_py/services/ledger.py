@@ -1,0 +1,459 @@
+"""Which pod holds which shares on which node: an index of the live pods' records plus our own reservations.
+
+Keyed by pod UID, changed by deltas under one lock, and a pure function of what it was told last about each pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from threading import Lock
+
+from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked
+from hami_core_py.decisions.usage import minus, plus, pod_usage, total
+from hami_core_py.models.allocations import Placement, RecordedShare
+from hami_core_py.models.answers import Reason, Refusal
+from hami_core_py.models.devices import IDLE, NO_FACTS, DeviceId, Share, Usage
+from hami_core_py.models.requests import ContainerKind, PodRequest
+
+
+class State(Enum):
+    """What a holding rests on.
+
+    ``ASSUMED`` – decided, not promised: ends by its deadline and yields to pods of higher priority.
+    ``BINDING`` – a Binding is on its way: ends only by a known outcome.
+    ``BOUND`` – the pod's record says so.
+    """
+
+    ASSUMED = "assumed"
+    BINDING = "binding"
+    BOUND = "bound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one pod holds.
+
+    :ivar containers: name and kind of each container in the pod's order, init containers and sidecars first; a share of a
+        container that is not named counts like an app container's.
+    :ivar finished: the pod has succeeded or failed: it holds nothing any more. A terminating pod still holds.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    shares: tuple[RecordedShare, ...] = ()
+    containers: tuple[tuple[str, ContainerKind], ...] = ()
+    priority: int = 0
+    finished: bool = False
+
+    def peaks(self) -> dict[DeviceId, Usage]:
+        """What is charged to each device."""
+        held: dict[str, list[tuple[DeviceId, Share]]] = {}
+        for share in self.shares:
+            held.setdefault(share.container, []).append((share.device, share.share))
+        known = [(kind, held.pop(name, ())) for name, kind in self.containers]
+        strangers = [(ContainerKind.APP, shares) for shares in held.values()]
+        return pod_usage([*known, *strangers])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """One amount the index had wrong: found and repaired by ``recount``. ``pod`` is set when a whole holding was stale."""
+
+    node: str
+    device: DeviceId | None = None
+    pod: str = ""
+    had: Usage = IDLE
+    should: Usage = IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    holding: Holding
+    peaks: Mapping[DeviceId, Usage]
+    state: State
+    deadline: float | None
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A reservation as others may see it. ``deadline``: on the clock of whoever made it; ``None``: it has none."""
+
+    uid: str
+    node: str
+    state: State
+    priority: int
+    deadline: float | None = None
+
+
+class _NodeBook:
+    """The sums of one node."""
+
+    __slots__ = ("generation", "holders", "usage")
+
+    def __init__(self) -> None:
+        self.usage: dict[DeviceId, Usage] = {}
+        self.holders: dict[DeviceId, dict[str, Usage]] = {}
+        self.generation = 0
+
+
+class Ledger:
+    """Pod → shares, and node → device → usage. All changes happen under one lock."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._reserved: dict[str, _Entry] = {}
+        self._books: dict[str, _NodeBook] = {}
+        self._blocks: dict[str, dict[str, Blocked]] = {}
+        self._blocked_on: dict[str, str] = {}
+        self._changed: set[tuple[str, DeviceId | None]] = set()
+        self._changes = 0
+        self.drift_total = 0
+
+    # Records of pods
+
+    def apply(self, uid: str, holding: Holding) -> None:
+        """Take over a pod's record; it replaces what was known of the pod, a reservation included. Twice is once."""
+        with self._lock:
+            self._unblock(uid)
+            if holding.finished or not holding.node:
+                self._drop(uid)
+                return
+            old = self._entries.get(uid)
+            if old is not None and old.state is State.BOUND and old.holding == holding:
+                return
+            self._put(uid, holding, State.BOUND, None)
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod and all it held; forgetting an unknown one changes nothing."""
+        with self._lock:
+            self._unblock(uid)
+            self._drop(uid)
+
+    def block(self, uid: str, node: str, devices: Iterable[DeviceId] = (), why: str = "") -> None:  # noqa: ARG002
+        """A pod's record cannot be read: give nothing of its devices, or of its whole node when none is known.
+
+        Shares known from an earlier record of the pod stay charged. It ends with a readable record or the pod's end.
+        """
+        with self._lock:
+            blocked = Blocked(devices=frozenset(devices), whole_node=not devices)
+            if self._blocks.get(node, {}).get(uid) == blocked:
+                return
+            self._unblock(uid)
+            self._blocks.setdefault(node, {})[uid] = blocked
+            self._blocked_on[uid] = node
+            self._touch(node, None)
+
+    # Usage
+
+    def usage(self, node: str) -> Mapping[DeviceId, Usage]:
+        """Usage of the devices of one node that are in use; a snapshot."""
+        with self._lock:
+            book = self._books.get(node)
+            return dict(book.usage) if book else NO_FACTS
+
+    def usage_of(self, node: str, device: DeviceId) -> Usage:
+        """Usage of one device."""
+        with self._lock:
+            book = self._books.get(node)
+            return book.usage.get(device, IDLE) if book else IDLE
+
+    def blocked(self, node: str) -> Blocked:
+        """Devices of the node whose usage is not known."""
+        with self._lock:
+            return self._blocked(node)
+
+    def generation(self, node: str) -> int:
+        """Grows with every change of the node's usage; a decision is stale when it has grown since."""
+        with self._lock:
+            book = self._books.get(node)
+            return book.generation if book else 0
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change of anything; see ``recount``."""
+        return self._changes
+
+    def view(
+        self, node: str, *, uid: str = "", priority: int | None = None, without: Iterable[str] = ()
+    ) -> tuple[Mapping[DeviceId, Usage], Blocked, int]:
+        """Usage, blocked devices and generation of a node, as one pod sees them at one moment.
+
+        :param uid: the pod that asks; what it holds itself is left out.
+        :param priority: assumed reservations of pods below this are left out; ``None``: none is.
+        :param without: further pods that are left out, such as victims of a preemption.
+        """
+        absent = {uid, *without}
+        with self._lock:
+            book = self._books.get(node)
+            if book is None:
+                return NO_FACTS, self._blocked(node, absent), 0
+            absent.update(e.holding.uid for e in self._yielding(priority) if e.holding.node == node)
+            usage = dict(book.usage)
+            for device, holders in book.holders.items():
+                if not absent.isdisjoint(holders):
+                    usage[device] = total(u for holder, u in holders.items() if holder not in absent)
+            return usage, self._blocked(node, absent), book.generation
+
+    def nodes_seen_otherwise(self, uid: str, priority: int) -> frozenset[str]:
+        """Nodes that a pod sees emptier than they are counted: its own holding and reservations that yield to it."""
+        with self._lock:
+            nodes = {e.holding.node for e in self._yielding(priority)}
+            if own := self._entries.get(uid):
+                nodes.add(own.holding.node)
+            if blocked_on := self._blocked_on.get(uid):
+                nodes.add(blocked_on)
+            return frozenset(nodes)
+
+    # Reservations
+
+    def reserve(
+        self,
+        uid: str,
+        placement: Placement,
+        request: PodRequest,
+        generation: int,
+        state: State,
+        *,
+        deadline: float | None = None,
+    ) -> Refusal | None:
+        """Take the shares of a placement, if the node is still as it was when it was decided.
+
+        An earlier reservation of the same pod is replaced, wherever it was. Assumed reservations of lower priority on the
+        same devices end here.
+
+        :param generation: of the node (``view`` or ``generation``) when the placement was decided.
+        :param deadline: when an assumed reservation ends, on the clock later given to ``expire``; ``None``: never.
+        :returns: ``None`` when taken; ``STALE`` when the node has changed, ``ALREADY_BOUND`` when the pod has a record.
+        """
+        holding = Holding(
+            uid=uid,
+            namespace=request.namespace,
+            name=request.name,
+            node=placement.node,
+            shares=recorded_shares(placement),
+            containers=tuple((c.name, c.kind) for c in placement.containers),
+            priority=request.priority,
+        )
+        with self._lock:
+            old = self._entries.get(uid)
+            if old is not None and old.state is State.BOUND:
+                return Refusal(reason=Reason.ALREADY_BOUND, detail=f"holds shares on node {old.holding.node}")
+            book = self._books.get(placement.node)
+            if (book.generation if book else 0) != generation:
+                return Refusal(reason=Reason.STALE, detail="the node has changed since the decision")
+            taken = {share.device for share in holding.shares}
+            for entry in self._yielding(request.priority):
+                if entry.holding.node == placement.node and not taken.isdisjoint(entry.peaks):
+                    self._drop(entry.holding.uid)
+            self._put(uid, holding, state, deadline)
+            return None
+
+    def promote(self, uid: str) -> bool:
+        """Turn an assumed reservation into a binding one. :returns: whether there was one to turn."""
+        with self._lock:
+            entry = self._reserved.get(uid)
+            if entry is None:
+                return False
+            self._entries[uid] = self._reserved[uid] = replace(entry, state=State.BINDING, deadline=None)
+            return True
+
+    def settle(self, uid: str) -> bool:
+        """The Binding is known to have happened: what was reserved is held until the pod's record arrives, and after."""
+        with self._lock:
+            entry = self._reserved.pop(uid, None)
+            if entry is None:
+                return False
+            self._entries[uid] = replace(entry, state=State.BOUND, deadline=None)
+            return True
+
+    def release(self, uid: str) -> bool:
+        """End a reservation; a pod's record is not touched. :returns: whether there was one."""
+        with self._lock:
+            if uid not in self._reserved:
+                return False
+            self._drop(uid)
+            return True
+
+    def expire(self, now: float) -> tuple[str, ...]:
+        """End assumed reservations whose deadline has come. :returns: their pods' UIDs, sorted."""
+        with self._lock:
+            due = sorted(
+                uid
+                for uid, e in self._reserved.items()
+                if e.state is State.ASSUMED and e.deadline is not None and e.deadline <= now
+            )
+            for uid in due:
+                self._drop(uid)
+            return tuple(due)
+
+    def reservation(self, uid: str) -> Reservation | None:
+        """A pod's reservation; ``None`` when it has none, or its record has replaced it."""
+        with self._lock:
+            entry = self._reserved.get(uid)
+            return _shown(entry) if entry else None
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """All reservations, by pod UID."""
+        with self._lock:
+            return tuple(_shown(self._reserved[uid]) for uid in sorted(self._reserved))
+
+    def holding(self, uid: str) -> Holding | None:
+        """What a pod holds, by record or reservation."""
+        with self._lock:
+            entry = self._entries.get(uid)
+            return entry.holding if entry else None
+
+    def holdings(self, node: str | None = None) -> tuple[Holding, ...]:
+        """All holdings, or those of one node, by pod UID."""
+        with self._lock:
+            entries = [self._entries[uid] for uid in sorted(self._entries)]
+        return tuple(e.holding for e in entries if node is None or e.holding.node == node)
+
+    # Care
+
+    def recount(self, live: Iterable[str] | None = None, *, listed_at: int | None = None) -> tuple[Drift, ...]:
+        """Compare the sums with a full recompute, repair them, and tell what was wrong.
+
+        :param live: UIDs of all pods that exist and have not finished, from a list call: records of others are dropped.
+        :param listed_at: ``changes`` as it was before that list call; what came later is not judged by the list.
+        """
+        with self._lock:
+            drifts = [] if live is None else self._drop_stale(set(live), listed_at)
+            drifts += [drift for node in sorted(self._books) for drift in self._recount_node(node)]
+            self.drift_total += len(drifts)
+            return tuple(drifts)
+
+    def take_changed(self) -> Iterable[tuple[str, DeviceId | None]]:
+        """Devices whose usage changed since the last call, by node; device ``None``: what is blocked on the node.
+
+        For the one index that follows this one.
+        """
+        if not self._changed:
+            return ()
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        return changed
+
+    # Inside the lock
+
+    def _put(self, uid: str, holding: Holding, state: State, deadline: float | None) -> None:
+        self._drop(uid)
+        entry = _Entry(holding, holding.peaks(), state, deadline, self._changes)
+        self._entries[uid] = entry
+        if state is not State.BOUND:
+            self._reserved[uid] = entry
+        book = self._books.setdefault(holding.node, _NodeBook())
+        for device, used in entry.peaks.items():
+            book.usage[device] = plus(book.usage.get(device, IDLE), used)
+            book.holders.setdefault(device, {})[uid] = used
+            self._changed.add((holding.node, device))
+        book.generation += 1
+        self._changes += 1
+
+    def _drop(self, uid: str) -> None:
+        entry = self._entries.pop(uid, None)
+        self._reserved.pop(uid, None)
+        if entry is None:
+            return
+        book = self._books[entry.holding.node]
+        for device, used in entry.peaks.items():
+            holders = book.holders[device]
+            del holders[uid]
+            if holders:
+                book.usage[device] = minus(book.usage[device], used, _occupied(holders, used, book.usage[device]))
+            else:
+                del book.holders[device], book.usage[device]
+            self._changed.add((entry.holding.node, device))
+        book.generation += 1
+        self._changes += 1
+
+    def _unblock(self, uid: str) -> None:
+        node = self._blocked_on.pop(uid, None)
+        if node is not None:
+            del self._blocks[node][uid]
+            if not self._blocks[node]:
+                del self._blocks[node]
+            self._touch(node, None)
+
+    def _touch(self, node: str, device: DeviceId | None) -> None:
+        self._books.setdefault(node, _NodeBook()).generation += 1
+        self._changes += 1
+        self._changed.add((node, device))
+
+    def _blocked(self, node: str, absent: Iterable[str] = ()) -> Blocked:
+        blocks = self._blocks.get(node)
+        if not blocks:
+            return NOT_BLOCKED
+        counted = [b for uid, b in blocks.items() if uid not in absent]
+        return Blocked(
+            devices=frozenset(d for b in counted for d in b.devices), whole_node=any(b.whole_node for b in counted)
+        )
+
+    def _yielding(self, priority: int | None) -> list[_Entry]:
+        if priority is None:
+            return []
+        return [e for e in self._reserved.values() if e.state is State.ASSUMED and e.holding.priority < priority]
+
+    def _drop_stale(self, live: set[str], listed_at: int | None) -> list[Drift]:
+        drifts = []
+        for uid, entry in sorted(self._entries.items()):
+            known_when_listed = listed_at is None or entry.since < listed_at
+            if entry.state is State.BOUND and uid not in live and known_when_listed:
+                pod = f"{entry.holding.namespace}/{entry.holding.name}"
+                drifts.append(Drift(node=entry.holding.node, pod=pod, had=total(entry.peaks.values())))
+                self._drop(uid)
+        for uid in sorted(set(self._blocked_on) - live if listed_at is None else ()):
+            drifts.append(Drift(node=self._blocked_on[uid], pod=uid))
+            self._unblock(uid)
+        return drifts
+
+    def _recount_node(self, node: str) -> list[Drift]:
+        book = self._books[node]
+        should: dict[DeviceId, dict[str, Usage]] = {}
+        for uid, entry in self._entries.items():
+            if entry.holding.node == node:
+                for device, used in entry.peaks.items():
+                    should.setdefault(device, {})[uid] = used
+        sums = {device: total(holders.values()) for device, holders in should.items()}
+        wrong = sorted(d for d in {*sums, *book.usage} if sums.get(d, IDLE) != book.usage.get(d, IDLE))
+        drifts = [Drift(node=node, device=d, had=book.usage.get(d, IDLE), should=sums.get(d, IDLE)) for d in wrong]
+        if wrong:
+            book.usage, book.holders = sums, should
+            for device in wrong:
+                self._touch(node, device)
+        return drifts
+
+
+def recorded_shares(placement: Placement) -> tuple[RecordedShare, ...]:
+    """A placement's shares as its record will state them, in the order of the containers."""
+    return tuple(
+        RecordedShare(
+            container=c.name, family=device.family, device=device.id, share=share, model=device.model, numa=device.numa
+        )
+        for c in placement.containers
+        for device, share in c.pairs
+    )
+
+
+def _occupied(holders: Mapping[str, Usage], leaving: Usage, used: Usage) -> int:
+    """Cells that the remaining holders occupy; looked up only when the leaving one held any."""
+    if not leaving.occupied:
+        return used.occupied
+    occupied = 0
+    for held in holders.values():
+        occupied |= held.occupied
+    return occupied
+
+
+def _shown(entry: _Entry) -> Reservation:
+    return Reservation(
+        uid=entry.holding.uid,
+        node=entry.holding.node,
+        state=entry.state,
+        priority=entry.holding.priority,
+        deadline=entry.deadline,
+    )

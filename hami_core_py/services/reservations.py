@@ -1,4 +1,4 @@
-"""Reservations: placements that count as used before their pods are bound.
+"""Reservations: placements that count as used before their pods are bound. The ledger counts them; here is their life.
 
 *assumed* – made when filter leaves one node or score ranks one first, because kube-scheduler will most likely bind there. It
 ends at the pod's next filter, its deletion, news that the pod could not be scheduled after all, or its deadline; it moves
@@ -9,141 +9,178 @@ when kube-scheduler names another node, and yields to a pod of higher priority.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
+from threading import Lock
 
+from hami_core_py.models.allocations import Placement
+from hami_core_py.models.answers import Refusal
+from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
+from hami_core_py.services.ledger import Ledger, Reservation, State
 
-
-class State(Enum):
-    """How far a reservation has come."""
-
-    ASSUMED = "assumed"
-    BINDING = "binding"
+Move = Callable[[PodView, PodRequest, str], tuple[Placement, int] | None]
+"""Places a pod on one node; answers the placement and the node's generation, ``None`` when it does not fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """One pod's reservation on one node.
+class Note:
+    """What we remember of a pod beside what the ledger counts.
 
-    :ivar since: when it was made; :ivar deadline: when an assumed one ends. Both by the clock of ``Reservations``.
     :ivar condition: the pod's ``PodScheduled`` condition when kube-scheduler asked; a later one is news.
-    :ivar unknown_since: when the outcome of its Binding became unknown; ``None`` while it is not.
+    :ivar unknown_since: when the outcome of its Binding became unknown, on our clock; ``None`` while it is not.
     """
 
-    uid: str
-    namespace: str
-    name: str
-    node: str
-    state: State
-    since: float
-    deadline: float
-    priority: int = 0
+    pod: PodView
+    request: PodRequest
     condition: str = ""
+    deadline: float | None = None
     unknown_since: float | None = None
 
 
 class Reservations:
-    """The reservations of one scheduler. It decides and remembers; the ledger, kept in step by the caller, counts.
+    """The reservations of one scheduler; listens to the pods that are not bound yet. Safe for threads.
 
     :param clock: monotonic seconds.
     :param assumed_seconds: life of an assumed reservation.
     :param volume_seconds: the same for a pod with unbound volume claims, which kube-scheduler binds before the pod.
+    :param move: places a pod on the node that kube-scheduler named for it.
     """
 
     def __init__(
-        self, clock: Callable[[], float], *, assumed_seconds: float = 30.0, volume_seconds: float = 660.0
+        self,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        *,
+        assumed_seconds: float = 30.0,
+        volume_seconds: float = 660.0,
+        move: Move | None = None,
     ) -> None:
-        self._clock = clock
+        self._ledger, self._clock, self._move = ledger, clock, move
         self._assumed_seconds, self._volume_seconds = assumed_seconds, volume_seconds
-        self._held: dict[str, Reservation] = {}
+        self._lock = Lock()
+        self._notes: dict[str, Note] = {}
 
     def get(self, uid: str) -> Reservation | None:
-        """The reservation of a pod."""
-        return self._held.get(uid)
+        """A pod's reservation."""
+        return self._ledger.reservation(uid)
 
-    def all(self) -> tuple[Reservation, ...]:
-        """All reservations, by uid."""
-        return tuple(held for _, held in sorted(self._held.items()))
-
-    def assume(self, pod: PodView, node: str, *, waits_for_volumes: bool = False, condition: str = "") -> Reservation:
-        """Remember that a pod will probably be bound to a node. A pod holds one reservation; this replaces an assumed one."""
-        now = self._clock()
-        life = self._volume_seconds if waits_for_volumes else self._assumed_seconds
-        return self._keep(pod, node, State.ASSUMED, now, now + life, condition)
-
-    def begin_binding(self, pod: PodView, node: str) -> Reservation:
-        """Remember that a pod is being bound to a node."""
-        now = self._clock()
-        return self._keep(pod, node, State.BINDING, now, float("inf"), "")
+    def note(self, uid: str) -> Note | None:
+        """What is remembered of a pod that holds a reservation."""
+        return self._notes.get(uid)
 
     def begin_filter(self, uid: str) -> Reservation | None:
         """kube-scheduler looks for a node for the pod anew: an assumed reservation ends, a binding one stays.
 
-        :returns: what the pod held until now.
+        :returns: the binding reservation, which alone may be answered.
         """
-        held = self._held.get(uid)
-        if held is not None and held.state is State.ASSUMED:
-            del self._held[uid]
-        return held
+        held = self._ledger.reservation(uid)
+        if held is None or held.state is State.BINDING:
+            return held
+        self._end(uid)
+        return None
 
-    def move(self, uid: str, node: str) -> Reservation | None:
-        """kube-scheduler named another node: an assumed reservation goes there, with its deadline. ``None``: nothing to move."""
-        held = self._held.get(uid)
-        if held is None or held.state is not State.ASSUMED or held.node == node:
-            return None
-        moved = replace(held, node=node)
-        self._held[uid] = moved
-        return moved
+    def assume(
+        self,
+        pod: PodView,
+        request: PodRequest,
+        placement: Placement,
+        generation: int,
+        *,
+        condition: str = "",
+        waits_for_volumes: bool = False,
+    ) -> Refusal | None:
+        """Count a placement that kube-scheduler will probably choose; it replaces the pod's earlier one.
 
-    def end_unscheduled(self, uid: str, condition: str) -> bool:
-        """The pod's condition says that it was not scheduled. :returns: whether that ended an assumed reservation."""
-        held = self._held.get(uid)
-        if held is None or held.state is not State.ASSUMED or condition == held.condition:
-            return False
-        del self._held[uid]
-        return True
+        :param generation: of the node when the placement was decided. :returns: why it cannot be taken; see the ledger.
+        """
+        deadline = self._clock() + (self._volume_seconds if waits_for_volumes else self._assumed_seconds)
+        with self._lock:
+            refusal = self._ledger.reserve(pod.uid, placement, request, generation, State.ASSUMED, deadline=deadline)
+            if refusal is None:
+                self._notes[pod.uid] = Note(pod=pod, request=request, condition=condition, deadline=deadline)
+        return refusal
 
-    def end(self, uid: str) -> Reservation | None:
-        """The outcome is known, or the pod is gone. :returns: what ended."""
-        return self._held.pop(uid, None)
+    def begin_binding(self, pod: PodView, request: PodRequest, placement: Placement, generation: int) -> Refusal | None:
+        """Take the shares for a Binding that is about to be sent. :returns: why they cannot be taken; see the ledger."""
+        with self._lock:
+            refusal = self._ledger.reserve(pod.uid, placement, request, generation, State.BINDING)
+            if refusal is None:
+                self._notes[pod.uid] = Note(pod=pod, request=request)
+        return refusal
 
-    def outcome_unknown(self, uid: str) -> None:
-        """The Binding was sent and not answered; see ``unsettled``."""
-        held = self._held.get(uid)
-        if held is not None and held.state is State.BINDING and held.unknown_since is None:
-            self._held[uid] = replace(held, unknown_since=self._clock())
+    def happened(self, uid: str) -> None:
+        """The Binding is known to have happened: the shares are held from now on."""
+        with self._lock:
+            self._ledger.settle(uid)
+            self._notes.pop(uid, None)
 
-    def unsettled(self) -> tuple[Reservation, ...]:
+    def failed(self, uid: str) -> None:
+        """The Binding is known not to have happened: nothing is left behind."""
+        self._end(uid)
+
+    def unknown(self, uid: str) -> None:
+        """The Binding was sent and not answered; ``unsettled`` names it until somebody has found out."""
+        with self._lock:
+            if (note := self._notes.get(uid)) is not None and note.unknown_since is None:
+                self._notes[uid] = replace(note, unknown_since=self._clock())
+
+    def unsettled(self) -> tuple[tuple[Reservation, Note], ...]:
         """Reservations whose Binding has an unknown outcome, by uid."""
-        return tuple(held for held in self.all() if held.unknown_since is not None)
+        with self._lock:
+            notes = sorted((uid, note) for uid, note in self._notes.items() if note.unknown_since is not None)
+        held = ((self._ledger.reservation(uid), note) for uid, note in notes)
+        return tuple((reservation, note) for reservation, note in held if reservation is not None)
 
-    def expire(self) -> tuple[Reservation, ...]:
-        """End the assumed reservations whose time is over. :returns: them, by uid."""
-        now = self._clock()
-        over = tuple(held for held in self.all() if held.state is State.ASSUMED and held.deadline <= now)
-        for held in over:
-            del self._held[held.uid]
+    def expire(self) -> tuple[str, ...]:
+        """End the assumed reservations whose time is over. :returns: uids of their pods, sorted."""
+        with self._lock:
+            over = self._ledger.expire(self._clock())
+            for uid in over:
+                self._notes.pop(uid, None)
         return over
 
-    def yielding(self, node: str, priority: int) -> tuple[str, ...]:
-        """Uids of the assumed reservations on a node that yield to a pod of this priority, sorted."""
-        return tuple(h.uid for h in self.all() if h.node == node and h.state is State.ASSUMED and h.priority < priority)
+    def pod_bound(self, uid: str, node: str) -> None:  # noqa: ARG002
+        """The pod is on a node. Its record has replaced the reservation, or somebody bound it without us."""
+        held = self._ledger.reservation(uid)
+        if held is not None and held.state is State.ASSUMED:
+            self._end(uid)
+        elif held is None:
+            with self._lock:
+                self._notes.pop(uid, None)
 
-    def nodes_yielding(self, priority: int) -> frozenset[str]:
-        """Nodes on which some reservation yields to a pod of this priority."""
-        return frozenset(h.node for h in self._held.values() if h.state is State.ASSUMED and h.priority < priority)
+    def pod_gone(self, uid: str) -> None:
+        """The pod was deleted or has ended; a Binding of it can no longer happen."""
+        with self._lock:
+            self._notes.pop(uid, None)
+            self._ledger.remove(uid)
 
-    def _keep(self, pod: PodView, node: str, state: State, now: float, deadline: float, condition: str) -> Reservation:
-        held = Reservation(
-            uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            node=node,
-            state=state,
-            since=now,
-            deadline=deadline,
-            priority=pod.priority,
-            condition=condition,
-        )
-        self._held[pod.uid] = held
-        return held
+    def pod_waits(self, uid: str, condition: str, nominated: str) -> None:
+        """The pod is not bound: kube-scheduler may have given it up, or named a node for it."""
+        note = self._notes.get(uid)
+        held = self._ledger.reservation(uid) if note is not None else None
+        if note is None or held is None or held.state is not State.ASSUMED:
+            return
+        if condition and condition != note.condition:
+            self._end(uid)
+        elif nominated and nominated != held.node:
+            self._go(note, held, nominated)
+
+    def _go(self, note: Note, held: Reservation, node: str) -> None:
+        """Move an assumed reservation, with its deadline; where the pod does not fit it just ends."""
+        found = self._move(note.pod, note.request, node) if self._move is not None else None
+        with self._lock:
+            if self._ledger.reservation(held.uid) != held:
+                return
+            refusal = None
+            if found is not None:
+                placement, generation = found
+                refusal = self._ledger.reserve(
+                    held.uid, placement, note.request, generation, State.ASSUMED, deadline=note.deadline
+                )
+            if found is None or refusal is not None:
+                self._ledger.release(held.uid)
+                self._notes.pop(held.uid, None)
+
+    def _end(self, uid: str) -> None:
+        with self._lock:
+            self._notes.pop(uid, None)
+            self._ledger.release(uid)

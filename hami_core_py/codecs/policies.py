@@ -91,17 +91,19 @@ def read_selection(annotations: Mapping[str, str], family: Family) -> Selection:
 
 
 def parse_ids(text: str) -> frozenset[str] | None:
-    """Device ids from a comma list; ``None``, no constraint, when it names none."""
-    return frozenset(_words(text)) or None
+    """Device ids from a comma list. ``None``, no constraint, when it is blank; commas alone name only the empty id."""
+    return frozenset(piece.strip() for piece in text.split(",")) if text.strip() else None
 
 
 def parse_models(text: str) -> tuple[str, ...] | None:
-    """Model words from a comma list, in order; ``None``, no constraint, when it names none.
+    """Model words from a comma list, in order. ``None``, no constraint, when it is blank; commas alone match no model.
 
     A word matches as part of a model; written ``=Model Name`` it is the whole model.
     """
+    if not text.strip():
+        return None
     words = (f"={word[1:].strip()}" if word.startswith("=") else word for word in _words(text))
-    return tuple(dict.fromkeys(word for word in words if word != "=")) or None
+    return tuple(dict.fromkeys(word for word in words if word != "="))
 
 
 def read_switch(annotations: Mapping[str, str], keys: Iterable[str]) -> bool:
@@ -127,13 +129,13 @@ def _known(word: str, known: Sequence[str], where: str) -> str:
 
 def _models(annotations: Mapping[str, str], keys: Iterable[str], family: Family) -> tuple[str, ...] | None:
     """Words of all keys. Node agents may put the family's name before the product's, so a whole model is asked both ways."""
+    lists = [words for key in keys if (words := parse_models(annotations.get(key, ""))) is not None]
     found: list[str] = []
-    for key in keys:
-        for word in parse_models(annotations.get(key, "")) or ():
-            found.append(word)
-            if word.startswith("="):
-                found.append(f"={family.name}-{word[1:]}")
-    return tuple(found) or None
+    for word in (word for words in lists for word in words):
+        found.append(word)
+        if word.startswith("="):
+            found.append(f"={family.name}-{word[1:]}")
+    return tuple(found) if lists else None
 
 
 def _union(lists: Iterable[frozenset[str] | None]) -> frozenset[str] | None:

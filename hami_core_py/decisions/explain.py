@@ -34,6 +34,7 @@ def describe(reason: Reason, question: Question, standing: Standing) -> str:
     asked_cores = asked_core_units(device, question)
     free_cores = max(0, device.core_units - used.core_units)
     sentences = {
+        Reason.NUMA: f"not enough devices beside it on NUMA node {device.numa}",
         Reason.MODEL: f"model {device.model!r} is not selected",
         Reason.MODE: f"asked mode {request.mode}, offers {', '.join(device.modes) or 'none'}",
         Reason.NOT_SELECTED: "excluded by the pod's list of device ids",

@@ -99,7 +99,7 @@ def fit(question: Question, standing: Standing) -> Share | Reason:
         return Reason.NOT_SELECTED
     if placing.exclusive and before.slots > 0:
         return Reason.EXCLUSIVE
-    if now.slots >= device.slots:
+    if before.slots >= device.slots:
         return Reason.NO_FREE_SLOT
     if question.wants_idle and max(before.slots, standing.group_used) > 0:
         return Reason.NOT_IDLE
@@ -108,6 +108,8 @@ def fit(question: Question, standing: Standing) -> Share | Reason:
     share = _amounts(question, device, before, now)
     if isinstance(share, Reason):
         return share
+    if now.slots >= device.slots:  # the last ones went to this very container
+        return Reason.NO_FREE_SLOT
     return own_rules_refuse(question, standing, share) or share
 
 

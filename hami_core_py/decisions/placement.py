@@ -116,14 +116,17 @@ class _OneRequest:
         order = self._tried_in_order()
         groups: dict[int, list[Seat]] = {}
         for position in order:
-            numa = self.walk.devices[position].numa if self.request.numa_bind else 0
-            seats = groups.setdefault(numa, [])
+            device = self.walk.devices[position]
+            refused = closed(self.walk.node, self.walk.blocked, device) or kind_refused(device, self.question)
+            if refused:
+                self._strike(refused, position, self._standing(position))
+                continue
+            seats = groups.setdefault(device.numa if self.request.numa_bind else 0, [])
             seats.extend(self._seats_of(position, self._still_wanted(seats)))
             if not self.sees_all and len(seats) >= self.request.count:
                 return seats
-        if self.sees_all:
-            return self._choose([g for g in groups.values() if g])
-        return self._too_few([g for g in groups.values() if g])
+        found = list(groups.values())
+        return self._choose(found) if self.sees_all else self._too_few(found)
 
     def _still_wanted(self, seats: Sequence[Seat]) -> int | None:
         return None if self.sees_all else self.request.count - len(seats)
@@ -159,28 +162,21 @@ class _OneRequest:
         return order
 
     def _seats_of(self, position: int, wanted: int | None) -> list[Seat]:
-        """Seats that one device offers: one, or as many cuts as still have a place."""
-        walk, device = self.walk, self.walk.devices[position]
-        before = now = walk.usage[position]
-        standing = self._standing(position, before, now)
-        refused = closed(walk.node, walk.blocked, device) or kind_refused(device, self.question)
+        """Seats that one open device offers: one, or as many cuts as still have a place."""
+        standing = self._standing(position)
         seats: list[Seat] = []
-        while refused is None and (wanted is None or len(seats) < wanted):
+        while wanted is None or len(seats) < wanted:
             share = fit(self.question, standing)
             if isinstance(share, Reason):
-                refused = None if seats else share
+                self._strike(share, position, standing)
                 break
             seats.append((position, share))
             if not share.cells:
                 break
-            now = add_share(now, share)
-            standing = replace(standing, now=now)
-        if refused is not None:
-            detail = walk.describe(refused, self.question, standing) if walk.describe else ""
-            self._strike(refused, position, detail)
+            standing = replace(standing, now=add_share(standing.now, share))
         return seats
 
-    def _standing(self, position: int, before: Usage, now: Usage) -> Standing:
+    def _standing(self, position: int) -> Standing:
         walk, placing = self.walk, self.question.family.placing
         device = walk.devices[position]
         elsewhere = placing.one_device_per_pod and any(walk.pod_shares[i] for i in self.members if i != position)
@@ -191,8 +187,8 @@ class _OneRequest:
             )
         return Standing(
             device=device,
-            before=before,
-            now=now,
+            before=walk.usage[position],
+            now=walk.usage[position],
             pod_shares=walk.pod_shares[position],
             pod_elsewhere=elsewhere,
             group_used=group_used,
@@ -250,7 +246,7 @@ class _OneRequest:
         numbers = {i: n for n, i in enumerate(dict.fromkeys(i for i, _ in seats))}
         return tuple(
             candidate(
-                self._standing(i, walk.usage[i], walk.usage[i]),
+                self._standing(i),
                 share,
                 select.link_indexes(walk.devices[i], indexes),
                 numbers[i],
@@ -262,18 +258,19 @@ class _OneRequest:
         """Not enough seats: those found in NUMA nodes before the last one are struck for that, the rest is counted."""
         for group in groups[:-1]:
             for position, _ in group:
-                self._strike(Reason.NUMA, position, "")
-        if groups:
+                self._strike(Reason.NUMA, position, self._standing(position))
+        if groups and groups[-1]:
             self.refusals.append(self._node_refusal(Reason.TOO_FEW_DEVICES, usable=len(groups[-1])))
         return tuple(self.refusals)
 
-    def _strike(self, reason: Reason, position: int, detail: str) -> None:
+    def _strike(self, reason: Reason, position: int, standing: Standing) -> None:
+        describe = self.walk.describe
         self.refusals.append(
             Refusal(
                 reason=reason,
                 device=self.walk.devices[position].id,
                 container=self.question.container,
-                detail=detail,
+                detail=describe(reason, self.question, standing) if describe else "",
                 out_of=len(self.members),
             )
         )

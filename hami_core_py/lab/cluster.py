@@ -12,6 +12,7 @@ from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import ApiError, NotFound
 from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.certificates import issue_certificate
+from hami_core_py.lab.kubelet import end_containers
 from hami_core_py.lab.processes import LabProcess, Program, end_all, free_ports, until
 from hami_core_py.lab.scenario import LabShape, ProcessStep
 from hami_core_py.models.families import Family
@@ -69,8 +70,10 @@ class LabCluster:
             self._tell(f"node {node.name} is ready: {self._devices_text(node.name)}")
 
     def stop(self) -> None:
-        """End all processes; containers first, then who made them, the API server last."""
+        """End all processes, the API server last, then the containers, which outlive their kubelets."""
         end_all(list(self.processes.values()))
+        for node in self.shape.nodes:
+            end_containers(self.node_directory(node.name))
 
     def act(self, step: ProcessStep) -> None:
         """Do to a process what a scenario asks. :raises LabError: it did not come back."""
@@ -126,7 +129,7 @@ class LabCluster:
         return Program(
             name="apiserver",
             module="hami_core_py.lab.apiserver",
-            arguments=("--port", str(self._ports["apiserver"])),
+            arguments=("--port", str(self._ports["apiserver"]), "--pod-logs", str(self.directory / "pod-logs")),
             ready_url=f"{self.url}/readyz",
         )
 
@@ -169,7 +172,7 @@ class LabCluster:
             *("--listen", urls["device-plugin"].removeprefix("http://"), "--lease-namespace", NAMESPACE),
         )
         monitor = ("monitor", *self._common(), "--node-name", node, "--listen", urls["monitor"].removeprefix("http://"))
-        kubelet = ("--node", node, "--api", self.url, "--root", str(root))
+        kubelet = ("--node", node, "--api", self.url, "--root", str(root), "--logs", str(self.directory / "pod-logs"))
         return [
             Program(name=f"kubelet@{node}", module="hami_core_py.lab.kubelet", arguments=kubelet),
             Program(

@@ -27,11 +27,12 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until a signal: SIGTERM and SIGINT end the containers too, SIGUSR1 leaves them for the next kubelet."""
+    """Run until a signal. SIGTERM leaves the containers for the next kubelet, as a real one does; SIGINT ends them."""
     parser = argparse.ArgumentParser(prog="python -m hami_core_py.lab.kubelet", description=main.__doc__)
     parser.add_argument("--node", required=True, help="name of the Node")
     parser.add_argument("--api", required=True, metavar="URL", help="the API server, such as http://127.0.0.1:8001")
     parser.add_argument("--root", required=True, type=Path, metavar="DIR", help="what would be /var/lib/kubelet")
+    parser.add_argument("--logs", type=Path, metavar="DIR", help="where containers' output goes (default ROOT/logs)")
     parser.add_argument("--capacity", type=pairs, default={}, metavar="cpu=..,memory=..,pods=..")
     parser.add_argument("--labels", type=pairs, default={}, metavar="NAME=VALUE,..", help="further labels of the Node")
     parser.add_argument("--retry-seconds", type=float, default=1.0, help="between attempts to create a container")
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         node=given.node,
         api_url=given.api,
         root=given.root.resolve(),
+        logs=given.logs.resolve() if given.logs else None,
         capacity=given.capacity,
         labels=given.labels,
         retry_seconds=given.retry_seconds,
@@ -64,11 +66,11 @@ def main(arguments: list[str] | None = None) -> int:
         received.append(number)
         done.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     kubelet.start()
     done.wait()
-    kubelet.stop(leave_containers=received[0] == signal.SIGUSR1)
+    kubelet.stop(leave_containers=received[0] == signal.SIGTERM)
     return 0
 
 

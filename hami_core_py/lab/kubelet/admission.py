@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
+from hami_core_py.errors import RequestError
 from hami_core_py.lab.kubelet import pods
-from hami_core_py.lab.kubelet.amounts import amount
 from hami_core_py.lab.kubelet.api import Json
 from hami_core_py.lab.kubelet.devices import DeviceManager
 from hami_core_py.lab.kubelet.endpoint import PluginError
+from hami_core_py.lab.kubescheduler.predicates import pod_demand
 
 
 class Rejected(Exception):
@@ -31,7 +32,7 @@ def admit(pod: Json, others: Iterable[Json], devices: DeviceManager, allocatable
     for container in pods.containers(pod):
         try:
             devices.allocate(pod, container)
-        except (PluginError, ValueError) as error:
+        except (PluginError, RequestError) as error:
             message = f"Allocate failed due to {error}, which is unexpected"
             raise Rejected("UnexpectedAdmissionError", message) from error
     if pod.get("status", {}).get("startTime"):
@@ -39,9 +40,9 @@ def admit(pod: Json, others: Iterable[Json], devices: DeviceManager, allocatable
     served = devices.resources().allocatable
     used: dict[str, Decimal] = {}
     for other in others:
-        for name, value in demand(other).items():
+        for name, value in pod_demand(other).items():
             used[name] = used.get(name, Decimal(0)) + value
-    for name, asked in demand(pod).items():
+    for name, asked in sorted(pod_demand(pod).items()):
         room = allocatable.get(name)
         if room is None or name in served:  # unknown to the node, or already given by Allocate
             continue
@@ -51,24 +52,3 @@ def admit(pod: Json, others: Iterable[Json], devices: DeviceManager, allocatable
                 f"Node didn't have enough resource: {name}, requested: {asked.normalize():f}, "
                 f"used: {used.get(name, Decimal(0)).normalize():f}, capacity: {room.normalize():f}",
             )
-
-
-def demand(pod: Json) -> dict[str, Decimal]:
-    """What the pod asks of the node, its ordinary init containers at their peak."""
-    running: dict[str, Decimal] = {}
-    peak: dict[str, Decimal] = {}
-    for container in pods.init_containers(pod):
-        asked = {name: amount(value) for name, value in pods.requests(container).items()}
-        if pods.is_sidecar(container):
-            running = _sum(running, asked)
-        else:
-            moment = _sum(running, asked)
-            peak = {name: max(peak.get(name, Decimal(0)), moment.get(name, Decimal(0))) for name in {*peak, *moment}}
-    for container in pods.app_containers(pod):
-        running = _sum(running, {name: amount(value) for name, value in pods.requests(container).items()})
-    total = {name: max(peak.get(name, Decimal(0)), running.get(name, Decimal(0))) for name in {*peak, *running}}
-    return {name: total[name] for name in sorted(total)} | {"pods": Decimal(1)}
-
-
-def _sum(left: Mapping[str, Decimal], right: Mapping[str, Decimal]) -> dict[str, Decimal]:
-    return {name: left.get(name, Decimal(0)) + right.get(name, Decimal(0)) for name in {*left, *right}}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.kubelet import checkpoint, pods
 from hami_core_py.lab.kubelet.api import Json
 from hami_core_py.lab.kubelet.checkpoint import Entry
@@ -143,7 +144,7 @@ class DeviceManager:
         uid, name = pods.uid(pod), container["name"]
         is_missing = False
         for resource, amount in pods.limits(container).items():
-            if not self._serves(resource) or amount == "0":
+            if not self._serves(resource) or parse_quantity(amount) == 0:
                 continue
             with self._lock:
                 endpoint = self._endpoints.get(resource)
@@ -202,7 +203,7 @@ class DeviceManager:
             if not is_swept:
                 self.forget_finished()
                 is_swept = True
-            chosen = self._choose(uid, name, resource, int(amount), reusable.get(resource, set()))
+            chosen = self._choose(uid, name, resource, int(parse_quantity(amount)), reusable.get(resource, set()))
             if not chosen:
                 continue
             is_changed = True

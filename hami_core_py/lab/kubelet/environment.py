@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
+from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.kubelet import pods
-from hami_core_py.lab.kubelet.amounts import amount
 from hami_core_py.lab.kubelet.api import ApiError, Json
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -97,8 +97,8 @@ def _resource(pod: Json, container: Json, reference: Json) -> str:
     of = next((one for one in pods.containers(pod) if one["name"] == owner), container)
     side, _, resource = str(reference["resource"]).partition(".")
     values = pods.limits(of) if side == "limits" else pods.requests(of)
-    divisor = amount(str(reference.get("divisor") or "1")) or Decimal(1)
-    return str(math.ceil(amount(values.get(resource, "0")) / divisor))
+    divisor = parse_quantity(str(reference.get("divisor") or "1")) or Decimal(1)
+    return str(math.ceil(parse_quantity(values.get(resource, "0")) / divisor))
 
 
 def _key(pod: Json, read: Callable[[str], Json], kind: str, reference: Json) -> str | None:

@@ -47,7 +47,12 @@ class Kubelet:
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._is_synced = False
-        self._runtime = Runtime(options.root, options.cdi_directory, self._container_ended)
+        self._runtime = Runtime(
+            options.root,
+            cdi_directory=options.cdi_directory,
+            log_directory=options.log_directory,
+            on_exit=self._container_ended,
+        )
         self._devices = DeviceManager(
             options.plugin_directory,
             active_pods=lambda: [pods.uid(pod) for pod in self._active_pods()],
@@ -175,6 +180,10 @@ class Kubelet:
         except Rejected as error:
             self._reject(pod, error)
             return
+        except Exception as error:
+            log.exception("pod could not be admitted", extra={"pod": pods.title(pod)})
+            self._reject(pod, Rejected("UnexpectedAdmissionError", f"the kubelet failed: {error}"))
+            return
         finally:
             self._admitting = None
         log.info("pod admitted", extra={"pod": pods.title(pod), "uid": uid})
@@ -249,7 +258,7 @@ class Kubelet:
         if latest is None or (previous and latest.restart_count == 0):
             return None
         run = latest.restart_count - (1 if previous else 0)
-        path = log_path(self.options.root, namespace, name, pods.uid(pod), container, run)
+        path = log_path(self.options.log_directory, namespace, name, pods.uid(pod), container, run)
         return path if path.exists() else None
 
     def _is_running(self, namespace: str, name: str, container: str) -> bool:
@@ -259,7 +268,7 @@ class Kubelet:
 
 
 def end_containers(root: Path, grace_seconds: float = STOP_SECONDS) -> None:
-    """End what the kubelet of this root left running, after it was killed for instance."""
-    runtime = Runtime(root, root / "cdi", lambda _: None)
+    """End what a kubelet left running: one that was told to leave its containers, or was killed."""
+    runtime = Runtime(root, cdi_directory=root / "cdi", log_directory=root / "logs", on_exit=lambda _: None)
     runtime.end_all(grace_seconds)
     runtime.close()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 
-from hami_core_py.lab.kubelet.amounts import amount
+from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.kubelet.api import Api, ApiError, Json
 from hami_core_py.lab.kubelet.devices import Resources
 from hami_core_py.lab.kubelet.options import KubeletOptions
@@ -63,7 +63,7 @@ class NodeReporter:
     def allocatable(self) -> dict[str, Decimal]:
         """What the node offers to pods, as the API server last answered."""
         told = self._node.get("status", {}).get("allocatable") or self._capacity
-        return {name: amount(str(value)) for name, value in told.items()}
+        return {name: parse_quantity(str(value)) for name, value in told.items()}
 
     def _run(self) -> None:
         is_registered = False

@@ -22,6 +22,8 @@ class KubeletOptions:
     node: str
     api_url: str
     root: Path
+    logs: Path | None = None
+    """Where containers' output goes, which several nodes may share; None for a directory below the root."""
     capacity: Mapping[str, str] = field(default_factory=dict)
     """Overrides of cpu, memory, ephemeral-storage and pods, as Kubernetes quantities."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -47,6 +49,11 @@ class KubeletOptions:
     def pod_resources_socket(self) -> Path:
         """The socket that tells which container holds which devices."""
         return self.root / "pod-resources" / "kubelet.sock"
+
+    @property
+    def log_directory(self) -> Path:
+        """Where containers' output goes."""
+        return self.logs or self.root / "logs"
 
     @property
     def cdi_directory(self) -> Path:

@@ -89,17 +89,17 @@ class Instance:
         return self.finished_at is None
 
 
-def log_path(root: Path, namespace: str, pod: str, uid: str, container: str, restart_count: int = 0) -> Path:
-    """The file with the output of one run of a container, at the place where a real kubelet keeps it."""
-    return root / "logs" / f"{namespace}_{pod}_{uid}" / container / f"{restart_count}.log"
+def log_path(directory: Path, namespace: str, pod: str, uid: str, container: str, restart_count: int = 0) -> Path:
+    """The file with the output of one run of a container, below a kubelet's log directory."""
+    return directory / f"{namespace}_{pod}_{uid}" / container / f"{restart_count}.log"
 
 
 class Runtime:
     """Starts, finds, signals and removes containers."""
 
-    def __init__(self, root: Path, cdi_directory: Path, on_exit: Callable[[str], None]) -> None:
+    def __init__(self, root: Path, *, cdi_directory: Path, log_directory: Path, on_exit: Callable[[str], None]) -> None:
         """``on_exit`` is called with the pod's UID, from another thread, when a container has ended."""
-        self._root, self._cdi = root, cdi_directory
+        self._root, self._cdi, self._logs = root, cdi_directory, log_directory
         self._on_exit = on_exit
         self._exits = ExitWatcher()
 
@@ -213,7 +213,7 @@ class Runtime:
         self._exits.stop()
 
     def _log_file(self, config: ContainerConfig, restart_count: int) -> Path:
-        return log_path(self._root, config.namespace, config.pod, config.pod_uid, config.container, restart_count)
+        return log_path(self._logs, config.namespace, config.pod, config.pod_uid, config.container, restart_count)
 
     def _launch(self, config: ContainerConfig, directory: Path) -> None:
         shim = Path(__file__).with_name("shim.py")

@@ -8,17 +8,15 @@ import shutil
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import grpc
 import pytest
 
+from hami_core_py.lab.apiserver import ApiServer, logs_below
 from hami_core_py.lab.kubelet import Kubelet, KubeletOptions, log_path
 from hami_core_py.lab.kubelet.api import Api, ApiError
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
@@ -33,7 +31,7 @@ Json = dict[str, Any]
 Answer = TypeVar("Answer")
 
 
-def eventually(what: str, probe: Callable[[], Answer], seconds: float = 15.0) -> Answer:
+def eventually(what: str, probe: Callable[[], Answer | None], seconds: float = 15.0) -> Answer:
     """The first truthy answer of a probe."""
     deadline = time.monotonic() + seconds
     while True:
@@ -76,7 +74,7 @@ class Plugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # generated c
         self.register()
 
     def register(self, **changes: str) -> None:
-        request = {"version": "v1beta1", "endpoint": self.endpoint, "resource_name": self.resource} | changes
+        request: Json = {"version": "v1beta1", "endpoint": self.endpoint, "resource_name": self.resource} | changes
         with grpc.insecure_channel(f"unix://{self.root}/device-plugins/kubelet.sock") as channel:
             dp_grpc.RegistrationStub(channel).Register(dp.RegisterRequest(**request), timeout=5)
 
@@ -159,9 +157,9 @@ class Lab:
             spec["resources"] = {"limits": {RESOURCE: str(devices)}, "requests": {RESOURCE: str(devices)}}
         return spec | more
 
-    def __init__(self, url: str, root: Path) -> None:
-        self.url, self.root = url, root
-        self.api = Api(url, "tests")
+    def __init__(self, server: ApiServer, root: Path) -> None:
+        self.server, self.url, self.root = server, server.url, root
+        self.api = Api(self.url, "tests")
         self.kubelet: Kubelet | None = None
         self.plugins: list[Plugin] = []
 
@@ -195,10 +193,12 @@ class Lab:
         return self.api.get(f"/api/v1/nodes/{NODE}")
 
     def allocatable(self, resource: str = RESOURCE) -> str | None:
-        return self.node()["status"]["allocatable"].get(resource)
+        answer: str | None = self.node()["status"]["allocatable"].get(resource)
+        return answer
 
     def capacity(self, resource: str = RESOURCE) -> str | None:
-        return self.node()["status"]["capacity"].get(resource)
+        answer: str | None = self.node()["status"]["capacity"].get(resource)
+        return answer
 
     def create(self, name: str, *containers: Json, inits: list[Json] | None = None, **spec: Any) -> Json:
         body = {"containers": list(containers) or [self.container()], "nodeName": NODE} | spec
@@ -207,13 +207,17 @@ class Lab:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
         return self.api.create(PODS, pod)
 
-    def pod(self, name: str) -> Json | None:
+    def find(self, path: str) -> Json | None:
+        """The object at a path; None when there is none."""
         try:
-            return self.api.get(f"{PODS}/{name}")
+            return self.api.get(path)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
+
+    def pod(self, name: str) -> Json | None:
+        return self.find(f"{PODS}/{name}")
 
     def delete(self, name: str, grace: int | None = None) -> None:
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -246,7 +250,8 @@ class Lab:
             waiting = self.state(name, container_name).get("state", {}).get("waiting") or {}
             return waiting if waiting.get("reason") == reason else None
 
-        return str(eventually(f"{name} waits with {reason}", probe).get("message", ""))
+        waiting = eventually(f"{name} waits with {reason}", probe)
+        return str(waiting.get("message", ""))
 
     def received(self, pod: Json, container_name: str = "main") -> Json:
         path = self.root / "pods" / pod["metadata"]["uid"] / "containers" / container_name / "config.json"
@@ -254,7 +259,7 @@ class Lab:
 
     def output(self, pod: Json, container_name: str = "main", run: int = 0) -> str:
         metadata = pod["metadata"]
-        path = log_path(self.root, "default", metadata["name"], metadata["uid"], container_name, run)
+        path = log_path(self.root / "logs", "default", metadata["name"], metadata["uid"], container_name, run)
         return path.read_text() if path.exists() else ""
 
     def pid(self, pod: Json, container_name: str = "main") -> int:
@@ -289,110 +294,6 @@ class Lab:
             return stub.Get(pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=5).pod_resources
 
 
-class _FakeApi:
-    """Just enough of an API server."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Json] = {}
-        self.events: list[Json] = []
-        self.changed = threading.Condition()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def handle_any(self) -> None:
-                outer.handle(self)
-
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
-
-            def log_message(self, format: str, *args: Any) -> None:
-                return
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def emit(self, kind: str, obj: Json) -> None:
-        obj["metadata"]["resourceVersion"] = str(len(self.events) + 1)
-        self.events.append({"type": kind, "object": json.loads(json.dumps(obj))})
-        self.changed.notify_all()
-
-    def handle(self, h: Any) -> None:
-        url = urlsplit(h.path)
-        path = url.path
-        body = json.loads(h.rfile.read(int(h.headers.get("Content-Length") or 0)) or b"null")
-        is_status = path.endswith("/status")
-        path = path.removesuffix("/status")
-        if h.command == "GET" and path == "/api/v1/pods" and "watch=true" in url.query:
-            self.watch(h, int(url.query.partition("resourceVersion=")[2].partition("&")[0]))
-            return
-        with self.changed:
-            code, answer = self.apply(h.command, path, body, is_status)
-            data = json.dumps(answer).encode()
-        h.send_response(code)
-        h.send_header("Content-Type", "application/json")
-        h.send_header("Content-Length", str(len(data)))
-        h.end_headers()
-        h.wfile.write(data)
-
-    def watch(self, h: Any, seen: int) -> None:
-        h.send_response(200)
-        h.send_header("Transfer-Encoding", "chunked")
-        h.end_headers()
-        while True:
-            with self.changed:
-                while len(self.events) <= seen:
-                    self.changed.wait(0.2)
-                new, seen = self.events[seen:], len(self.events)
-            try:
-                for event in new:
-                    if event["object"].get("kind") == "Pod":
-                        line = json.dumps(event).encode() + b"\n"
-                        h.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
-                h.wfile.flush()
-            except OSError:
-                return
-
-    def apply(self, method: str, path: str, body: Any, is_status: bool) -> tuple[int, Json]:
-        missing = 404, {"kind": "Status", "reason": "NotFound", "message": path, "code": 404}
-        if method == "GET" and path == "/api/v1/pods":
-            items = [one for one in self.objects.values() if one["kind"] == "Pod"]
-            return 200, {"items": items, "metadata": {"resourceVersion": str(len(self.events))}}
-        if method == "POST":
-            path = f"{path}/{body['metadata']['name']}"
-            if path in self.objects:
-                return 409, {"kind": "Status", "reason": "AlreadyExists", "message": path, "code": 409}
-            body["metadata"] |= {"uid": str(uuid.uuid4())}
-            self.objects[path] = body
-            self.emit("ADDED", body)
-            return 201, body
-        obj = self.objects.get(path)
-        if obj is None:
-            return missing
-        if method == "PATCH":
-            merge(obj, body)
-            self.emit("MODIFIED", obj)
-        elif method == "DELETE":
-            grace = (body or {}).get("gracePeriodSeconds", obj["spec"].get("terminationGracePeriodSeconds", 30))
-            if grace and obj.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-                obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
-                self.emit("MODIFIED", obj)
-            else:
-                del self.objects[path]
-                self.emit("DELETED", obj)
-        return 200, obj
-
-
-def merge(into: Json, patch: Json) -> None:
-    for key, value in patch.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict) and key not in ("state", "lastState"):
-            merge(into[key], value)
-        else:
-            into[key] = value
-
-
 @pytest.fixture
 def root() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="hk", dir="/tmp"))
@@ -402,13 +303,12 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def lab(root: Path) -> Iterator[Lab]:
-    api = _FakeApi()
-    lab = Lab(f"http://127.0.0.1:{api.server.server_address[1]}", root)
-    lab.start_kubelet()
-    yield lab
-    lab.close()
-    api.server.shutdown()
-    api.server.server_close()
+    """A node whose kubelet runs, beside an API server."""
+    with ApiServer(logs=logs_below(root / "logs")) as server:
+        lab = Lab(server, root)
+        lab.start_kubelet()
+        yield lab
+        lab.close()
 
 
 @pytest.fixture

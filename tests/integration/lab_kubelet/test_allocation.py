@@ -34,7 +34,7 @@ def test_bad_registration_is_refused_with_the_reason(
     monkeypatch.setattr("hami_core_py.lab.kubelet.endpoint.CONNECT_SECONDS", 0.3)
     with pytest.raises(grpc.RpcError) as refusal:
         plugin.register(**changes)
-    assert words in refusal.value.details()
+    assert words in str(refusal.value)
     assert lab.allocatable() == "4"
 
 

@@ -38,7 +38,7 @@ def test_running_pod_reports_what_kubectl_shows(lab: Any) -> None:
 def test_init_containers_run_one_after_another_before_the_others(lab: Any, tmp_path: Any) -> None:
     trace = tmp_path / "trace"
 
-    def step(name: str) -> dict[str, Any]:
+    def step(name: str) -> Any:
         return lab.container(name, ["sh", "-c", f"sleep 0.1; echo {name} >> {trace}"])
 
     lab.create("p", step("main"), inits=[step("one"), step("two")], restartPolicy="Never")
@@ -188,4 +188,4 @@ def test_node_has_labels_conditions_and_a_lease(lab: Any) -> None:
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "node-a"
     assert {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-a"
-    assert lab.eventually("a lease", lambda: lab.api.get(lease))["spec"]["holderIdentity"] == "node-a"
+    assert lab.eventually("a lease", lambda: lab.find(lease))["spec"]["holderIdentity"] == "node-a"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+from hami_core_py.lab.kubelet import end_containers
+
 
 def restart(lab: Any) -> None:
     lab.stop_kubelet(leave_containers=True)
@@ -134,18 +136,27 @@ def test_kubelet_process_that_is_killed_leaves_containers_to_the_next_one(lab: A
     lab.eventually("the second kubelet ends it", lambda: lab.pod("p") is None)
     lab.create("q")
     other = lab.pid(lab.await_phase("q", "Running"))
-    second.send_signal(signal.SIGTERM)
+    second.send_signal(signal.SIGINT)
     assert second.wait(10) == 0
     assert not os.path.exists(f"/proc/{other}/exe")
 
 
-def test_kubelet_process_told_to_leave_its_containers_does(lab: Any) -> None:
+def test_what_a_stopped_kubelet_left_can_be_ended_without_it(lab: Any) -> None:
+    pod = lab.create("p")
+    lab.await_phase("p", "Running")
+    pid = lab.pid(pod)
+    lab.stop_kubelet(leave_containers=True)
+    end_containers(lab.root)
+    assert not os.path.exists(f"/proc/{pid}/exe")
+
+
+def test_kubelet_process_that_is_terminated_leaves_its_containers_running(lab: Any) -> None:
     lab.stop_kubelet()
     command = [sys.executable, "-m", "hami_core_py.lab.kubelet", "--node", "node-a", "--api", lab.url]
     kubelet = subprocess.Popen([*command, "--root", str(lab.root)], stderr=subprocess.DEVNULL)
     pod = lab.create("p")
     lab.await_phase("p", "Running")
-    kubelet.send_signal(signal.SIGUSR1)
+    kubelet.send_signal(signal.SIGTERM)
     assert kubelet.wait(10) == 0
     os.kill(lab.pid(pod), 0)
     lab.start_kubelet()

@@ -69,6 +69,11 @@ def bytes_suffix(text: str) -> bool:
     return match is not None and match["suffix"] is not None and match["suffix"] not in ("n", "u", "m", "k")
 
 
+def units_of_bytes(text: str, unit_mib: int, where: str = "quantity") -> int:
+    """How many units of so many MiB hold a number of bytes. :raises RequestError: it is no Kubernetes quantity."""
+    return int(_ceiling(_EXACT.divide(parse_quantity(text, where), Decimal(unit_mib * MIB))))
+
+
 def same_amount(one: str, other: str) -> bool:
     """Whether two texts stand for the same number; texts that are no quantities are compared as they are."""
     if one == other:

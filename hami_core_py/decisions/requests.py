@@ -3,7 +3,7 @@
 from hami_core_py.codecs.policies import read_policies
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.families import Family
-from hami_core_py.models.requests import ContainerRequest, Policies, PodRequest
+from hami_core_py.models.requests import ContainerRequest, PodRequest, Policies
 from hami_core_py.models.views import ContainerView, PodView
 
 

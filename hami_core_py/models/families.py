@@ -156,13 +156,15 @@ class AdmissionRule:
     :ivar default_count: count given to a container that names memory or cores only; ``None``: none is.
     :ivar runtime_class: runtime class of pods that ask for this family and have none.
     :ivar write_memory: whether the rounded amount is written back.
-    :ivar mirror: whether limits are copied into requests.
+    :ivar mirror: whether limits are copied into requests, and the other way round.
+    :ivar close_always: whether the backend's closing variables also go into pods that ask for no device at all.
     """
 
     default_count: int | None = None
     runtime_class: str | None = None
     write_memory: Literal["never", "if-asked", "always"] = "never"
     mirror: bool = False
+    close_always: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

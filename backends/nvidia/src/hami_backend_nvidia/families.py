@@ -40,6 +40,7 @@ def nvidia(settings: Settings) -> Family:
         admission=AdmissionRule(
             default_count=settings.default_gpu_num or None,
             runtime_class=settings.runtime_class_name or None,
+            close_always=settings.overwrite_env,
         ),
         selectors=Selectors(
             ids=("nvidia.com/use-gpuuuid",),

@@ -3,20 +3,24 @@
 import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 import pluggy
 from pydantic import ValidationError
 
-from hami_core_py.errors import BackendError, SettingsError
+from hami_core_py.errors import BackendError, BadInputError, SettingsError
 from hami_core_py.hooks import specs
 from hami_core_py.hooks.base import BackendSettings
+from hami_core_py.hooks.finding import IMPORT_SECONDS, Found, find
 from hami_core_py.models.backends import BackendInfo
 from hami_core_py.models.families import Family
 
 log = logging.getLogger(__name__)
+
+MISSPELT = 0.8
+"""Likeness from which an unknown name counts as a misspelling of a known one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,7 @@ def load_backends(
     blocked: Iterable[str] = (),
     defaults: object | None = None,
     plugins: Sequence[tuple[str, object]] | None = None,
+    import_seconds: float = IMPORT_SECONDS,
 ) -> Backends:
     """Load every installed plugin and ask each for its identity and families.
 
@@ -73,62 +78,48 @@ def load_backends(
     :param blocked: names that are skipped before they are imported.
     :param defaults: the core's table-driven answers, registered to be asked last.
     :param plugins: name and module of each plugin, in place of the installed entry points; for tests.
-    :raises BackendError: two backends claim one name, one family or one resource.
-    :raises SettingsError: a section is wrong, or belongs to no installed backend.
+    :param import_seconds: time after which an import that hangs is given up.
+    :raises BackendError: two backends claim one name, one family or one resource, or an enabled one is not installed.
+    :raises SettingsError: a section is wrong, or its name is a misspelling of a backend's.
     """
     manager = pluggy.PluginManager(specs.GROUP)
     manager.add_hookspecs(specs)
-    found, left_out = _import_all(plugins, set(enabled) if enabled is not None else None, set(blocked))
+    if plugins is None:
+        found, left_out = find(set(enabled) if enabled is not None else None, set(blocked), import_seconds)
+    else:
+        found, left_out = [Found(name, "given", plugin) for name, plugin in plugins if name not in set(blocked)], {}
     loaded = []
     # pluggy calls the last registered first: registering in reverse makes the call order alphabetical everywhere.
-    for name, distribution, plugin in sorted(found, key=lambda f: f[0], reverse=True):
+    for one in sorted(found, key=lambda f: f.name, reverse=True):
         try:
-            manager.register(plugin, name=name)
-            manager.check_pending()
-            loaded.append(_identify(name, distribution, plugin))
+            loaded.append(_load(manager, one, sections or {}))
         except (BackendError, pluggy.PluginValidationError) as problem:
-            left_out[name] = str(problem)
-            log.error("backend left out", extra={"backend": name, "problem": str(problem)})
-            if manager.has_plugin(name):
-                manager.unregister(name=name)
+            left_out[one.name] = str(problem)
+            log.error("backend left out", extra={"backend": one.name, "problem": str(problem)})
+            if manager.has_plugin(one.name):
+                manager.unregister(name=one.name)
     loaded.reverse()
-    configured = [_configure(b, sections or {}) for b in loaded]
     _refuse_unknown_sections(sections or {}, loaded, left_out)
-    _refuse_doubles(configured)
+    _refuse_doubles(loaded)
     if defaults is not None:
         manager.register(defaults, name="core-defaults")
-    return Backends(manager=manager, loaded=tuple(configured), left_out=left_out)
+    return Backends(manager=manager, loaded=tuple(loaded), left_out=dict(sorted(left_out.items())))
 
 
-def _import_all(
-    plugins: Sequence[tuple[str, object]] | None, enabled: set[str] | None, blocked: set[str]
-) -> tuple[list[tuple[str, str, object]], dict[str, str]]:
-    if plugins is not None:
-        return [(name, "given", plugin) for name, plugin in plugins if name not in blocked], {}
-    points = sorted(entry_points(group=specs.GROUP), key=lambda p: p.name)
-    doubles = {p.name for p in points if sum(q.name == p.name for q in points) > 1}
-    if doubles:
-        name = min(doubles)
-        claims = ", ".join(_distribution(p) for p in points if p.name == name)
-        raise BackendError(name, "", f"two distributions claim this name: {claims}; uninstall or block one")
-    found: list[tuple[str, str, object]] = []
-    left_out = {}
-    for point in points:
-        if point.name in blocked or (enabled is not None and point.name not in enabled):
-            left_out[point.name] = "blocked" if point.name in blocked else "not enabled"
-            continue
-        try:
-            found.append((point.name, _distribution(point), point.load()))
-        except Exception as problem:  # noqa: BLE001 - a stranger's import may raise anything; it must stay alone
-            left_out[point.name] = f"import failed: {type(problem).__name__}: {problem}"
-            log.error("backend import failed", extra={"backend": point.name, "problem": left_out[point.name]})
-    for name in sorted((enabled or set()) - {p.name for p in points}):
-        raise BackendError(name, "", f"enabled but not installed; install hami-backend-{name} or remove the name")
-    return found, left_out
+def _load(manager: pluggy.PluginManager, found: Found, sections: Mapping[str, Any]) -> LoadedBackend:
+    if manager.is_registered(found.plugin):
+        raise BackendError(found.name, "", f"is the same plugin as {manager.get_name(found.plugin)!r}; keep one name")
+    manager.register(found.plugin, name=found.name)
+    manager.check_pending()
+    _refuse_unmarked(found)
+    return _configure(_identify(found.name, found.distribution, found.plugin), sections)
 
 
-def _distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+def _refuse_unmarked(found: Found) -> None:
+    """A function with a hook's name that pluggy does not see would silently never be asked."""
+    for name, value in inspect.getmembers(found.plugin, inspect.isroutine):
+        if name.startswith("hami_") and hasattr(specs, name) and not hasattr(value, f"{specs.GROUP}_impl"):
+            raise BackendError(found.name, name, "is not marked; write @hookimpl above it")
 
 
 def _identify(name: str, distribution: str, plugin: Any) -> LoadedBackend:
@@ -169,24 +160,18 @@ def _configure(backend: LoadedBackend, sections: Mapping[str, Any]) -> LoadedBac
         asked = getattr(backend.plugin, "hami_families", None)
         wants_settings = asked is not None and "settings" in inspect.signature(asked).parameters
         families = () if asked is None else asked(**({"settings": settings} if wants_settings else {}))
+    except BadInputError:
+        raise
     except Exception as problem:
         raise BackendError(info.name, "hami_families", f"{type(problem).__name__}: {problem}") from problem
     owned = tuple(_owned(f, info.name) for f in families)
-    return LoadedBackend(
-        info=info,
-        plugin=backend.plugin,
-        distribution=backend.distribution,
-        hooks=backend.hooks,
-        families=owned,
-        settings=settings,
-    )
+    return replace(backend, families=owned, settings=settings)
 
 
 def _owned(family: Any, backend: str) -> Family:
     if not isinstance(family, Family):
         raise BackendError(backend, "hami_families", f"expected Family values, got {type(family).__name__}")
-    values = {name: getattr(family, name) for name in Family.__dataclass_fields__}
-    return Family(**{**values, "backend": backend})
+    return replace(family, backend=backend)
 
 
 def _settings_error(section: str, problem: ValidationError, model: type[BackendSettings]) -> SettingsError:
@@ -202,8 +187,6 @@ def _keys(model: type[BackendSettings]) -> list[str]:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     known = sorted(known)
     near = get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known) or 'none'}"
@@ -212,9 +195,12 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 def _refuse_unknown_sections(
     sections: Mapping[str, Any], loaded: Sequence[LoadedBackend], left_out: Mapping[str, str]
 ) -> None:
-    """A section nobody reads is an error, unless its backend is installed and left out for a stated reason."""
+    """A misspelt section is an error; one file may serve processes that have fewer backends, so that others are ignored."""
     known = {b.info.section or b.info.name for b in loaded} | set(left_out)
     for name in sorted(set(sections) - known):
+        near = get_close_matches(name, sorted(known - set(sections)), n=1, cutoff=MISSPELT)
+        if near:
+            raise SettingsError(name, "the section of a backend", "an unknown one", f"did you mean {near[0]!r}?")
         log.warning("configuration section of a backend that is not installed", extra={"section": name})
 
 

@@ -2,8 +2,10 @@
 
 *Owner* hooks are put to the one plugin that owns the family and then to the core's table-driven default: ``None`` means
 "the table decides", ``()`` means "mine, and the answer is nothing". *List* hooks gather opinions and merge them so that
-order cannot matter. Unless a docstring says otherwise an implementation is pure, does not wait, changes no argument and may
-be called from several threads.
+order cannot matter. A policy, which is a plugin without families, may wrap any question (``@hookimpl(wrapper=True)``): it then
+sees the owner's answer of an owner hook, or the list with one backend's answer, each time a backend is asked; it answers
+``hami_filter_rules`` itself. Unless a docstring says otherwise an implementation is pure, does not wait, changes no argument
+and may be called from several threads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +54,7 @@ def hami_admit_container(container: ContainerView, pod: PodView, settings: Any) 
     """
 
 
-@hookspec
+@hookspec(firstresult=True)
 def hami_read_request(
     container: ContainerView, pod: PodView, family: Family, settings: Any
 ) -> Sequence[DeviceRequest] | None:
@@ -62,7 +64,7 @@ def hami_read_request(
     """
 
 
-@hookspec
+@hookspec(firstresult=True)
 def hami_read_inventory(node: NodeView, family: Family, settings: Any) -> Inventory | None:
     """Which devices of your family does this node have? Owner hook, asked in the extender per node event that matters.
 
@@ -79,7 +81,7 @@ def hami_filter_rules(request: DeviceRequest, pod: PodView) -> Sequence[DeviceRu
     """
 
 
-@hookspec
+@hookspec(firstresult=True)
 def hami_select_devices(request: DeviceRequest, candidates: Sequence[Candidate]) -> Sequence[int] | Refusal | None:
     """Which of these seats, in policy order, serve the request together? Owner hook, asked per distinct argument.
 
@@ -100,7 +102,7 @@ def hami_write_record(placed: PlacedPod) -> Mapping[str, str]:
     """
 
 
-@hookspec
+@hookspec(firstresult=True)
 def hami_read_record(pod: PodView, family: Family, shares: Sequence[Share]) -> Sequence[Share] | None:
     """Complete the shares read from a v2.10 record with profile, start and labels. Owner hook, asked per pod event."""
 
@@ -126,7 +128,7 @@ def hami_reconcile_node(active: Sequence[Allocation], settings: Any) -> None:
     """
 
 
-@hookspec
+@hookspec(firstresult=True)
 def hami_allocate(allocation: Allocation, settings: Any) -> Grant | None:
     """What does this container receive? Owner hook, asked in the node agent per container start; may block for less than 30 s.
 

@@ -1,5 +1,6 @@
 """The command ``hami``: one sub-command per process, and those that serve people."""
 
+import logging
 from importlib import import_module
 
 import click
@@ -43,3 +44,5 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="hami", prog_name="hami")
 def main() -> None:
     """Share, isolate and schedule accelerators on Kubernetes."""
+    # What a person asked for goes to standard output; the processes set up their own log.
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")

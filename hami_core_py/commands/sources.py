@@ -1,0 +1,113 @@
+"""Where the commands that answer questions get their objects from: files saved by ``kubectl get -o json``, or a cluster."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from hami_core_py.cluster.client import Client, join_path
+from hami_core_py.cluster.errors import NotFound
+from hami_core_py.errors import BadInputError
+from hami_core_py.models.requests import Policies
+from hami_core_py.services.snapshot import JsonObject, items_of
+from hami_core_py.settings import PlacementSettings
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+DEVICE_POLICIES = ("binpack", "spread", "mutex", "numa", "topology-aware")
+
+
+def read_objects(path: Path) -> Sequence[JsonObject]:
+    """Objects of a file, JSON or YAML. :raises BadInputError: names file and line."""
+    return items_of(_read(path), str(path))
+
+
+def read_pod(text: str, client: Client | None) -> JsonObject:
+    """The pod that a command names: the first of a manifest file, or ``namespace/name`` of a cluster.
+
+    :raises BadInputError: neither is there.
+    """
+    path = Path(text)
+    if path.is_file():
+        documents = _read_all(path)
+        found = [item for document in documents for item in _pods(document)]
+        if not found:
+            raise BadInputError(text, "a Pod", ", ".join(sorted({str(d.get("kind")) for d in documents})) or "nothing")
+        return found[0]
+    namespace, slash, name = text.partition("/")
+    if not slash or not name or path.suffix in (".yaml", ".yml", ".json"):
+        raise BadInputError(text, "a manifest file that exists, or namespace/name", "neither")
+    if client is None:
+        raise BadInputError(text, "a cluster to read it from", "none", "give --kubeconfig, or a manifest file")
+    try:
+        return client.get(join_path("api", "v1", "namespaces", namespace, "pods", name))
+    except NotFound as problem:
+        raise BadInputError(text, "a pod that exists", "none") from problem
+
+
+def read_cluster(
+    client: Client | None, nodes: Path | None, pods: Path | None
+) -> tuple[Sequence[JsonObject], Sequence[JsonObject]]:
+    """Nodes and pods, from files where given, else from the cluster. Without pods no device is in use."""
+    if nodes is None and client is None:
+        raise BadInputError("--nodes", "a file of nodes, or a cluster", "neither", "give --nodes or --kubeconfig")
+    found_nodes = read_objects(nodes) if nodes or client is None else client.list("/api/v1/nodes")[0]
+    if pods is not None:
+        return found_nodes, read_objects(pods)
+    return found_nodes, [] if nodes is not None or client is None else client.list("/api/v1/pods")[0]
+
+
+def default_policies(placement: PlacementSettings) -> Policies:
+    """The configured policies of pods that name none. :raises BadInputError: a word is not known."""
+    words = tuple(word.strip() for word in placement.device_policy.split(",") if word.strip())
+    for word in words:
+        if word not in DEVICE_POLICIES:
+            raise BadInputError("placement.devicePolicy", f"one of {', '.join(DEVICE_POLICIES)}", repr(word))
+    return Policies(node=placement.node_policy, device=words or ("spread",))
+
+
+def _pods(document: Any) -> Sequence[JsonObject]:
+    if isinstance(document, Mapping) and document.get("kind") == "Pod":
+        return [document]
+    if isinstance(document, Mapping) and isinstance(document.get("items"), list):
+        return [item for item in document["items"] if isinstance(item, Mapping) and item.get("kind", "Pod") == "Pod"]
+    # Saved objects of a list, and hand-made ones, may leave out their kind.
+    if isinstance(document, Mapping) and "kind" not in document and isinstance(document.get("spec"), Mapping):
+        return [document]
+    return []
+
+
+def _read(path: Path) -> Any:
+    documents = _read_all(path)
+    return documents[0] if len(documents) == 1 else documents
+
+
+def _read_all(path: Path) -> list[Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            import orjson
+
+            return [orjson.loads(text)]
+        # The C loader reads a list of thousands of nodes in seconds rather than minutes.
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return [document for document in yaml.load_all(text, Loader=loader) if document is not None]
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BadInputError(str(path), "a readable file", str(problem)) from problem
+    except (yaml.YAMLError, ValueError) as problem:
+        mark = getattr(problem, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise BadInputError(where, "JSON or YAML", " ".join(str(problem).split())) from problem
+
+
+def say_bad_input(problem: Exception, output: str, command: str) -> None:
+    """What was wrong with the input: an object for programs on standard output, a sentence for people on the other."""
+    if output == "json":
+        fields = {"where": command, "expected": "a call that succeeds", "got": str(problem), "hint": ""}
+        if isinstance(problem, BadInputError):
+            fields = {name: getattr(problem, name) for name in ("where", "expected", "got", "hint")}
+        click.echo(json.dumps({"error": fields}, indent=2))
+    else:
+        click.echo(f"error: {problem}", err=True)

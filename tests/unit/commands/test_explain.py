@@ -1,0 +1,124 @@
+"""`hami explain`: the answer, its shape, and its exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.commands.conftest import Hami, node, pod
+
+
+def test_fitting_pod_is_placed_and_described(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("small", 8000), node("big", 32000)])
+    answer = hami(
+        "explain", saved("pod.json", pod(count="1", memory="10000", cores="30")), "--nodes", nodes, "-o", "json"
+    )
+    assert answer.exit_code == 0
+    told = json.loads(answer.output)
+    assert told["pod"] == "ml/train"
+    assert told["fits"] is True
+    assert told["node"] == "big"
+    assert told["devices"] == [
+        {"container": "main", "backend": "mock", "id": "big-0", "memory_mib": 10000, "core_percent": 30}
+    ]
+    assert [n["node"] for n in told["nodes"]] == ["big", "small"]
+    assert told["nodes"][1]["refusals"] == [
+        {
+            "code": "not-enough-memory",
+            "device": "small-0",
+            "message": "asked 10000 MiB, 8000 of 8000 MiB free",
+        }
+    ]
+    assert json.loads(told["annotations"]["hami.io/device-allocated"])[0]["uuid"] == "big-0"
+    assert not [key for key in told["annotations"] if "proof" in key or key.endswith("-time")]
+
+
+def test_percent_is_resolved_to_mib_of_the_device(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8001)])
+    answer = hami("explain", saved("pod.json", pod(count="1", percent="50")), "--nodes", nodes, "-o", "json")
+    assert json.loads(answer.output)["devices"][0]["memory_mib"] == 4000
+
+
+def test_running_pods_are_counted(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    asked = saved("pod.json", pod(count="1", memory="5000", cores="10"))
+    first = json.loads(hami("explain", asked, "--nodes", nodes, "-o", "json").output)
+    running = pod("other", count="1", memory="5000", cores="10")
+    running["metadata"]["annotations"] = first["annotations"]
+    running["spec"]["nodeName"] = "n"
+    answer = hami("explain", asked, "--nodes", nodes, "--pods", saved("pods.json", [running]), "-o", "json")
+    told = json.loads(answer.output)
+    assert answer.exit_code == 1
+    assert (told["fits"], told["node"], told["devices"], told["annotations"]) == (False, None, [], {})
+    assert told["nodes"][0]["refusals"][0]["message"] == "asked 5000 MiB, 3000 of 8000 MiB free"
+
+
+def test_text_leads_with_the_answer(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    fits = hami("explain", saved("pod.json", pod(count="1", memory="100")), "--nodes", nodes)
+    refused = hami("explain", saved("pod.json", pod(count="1", memory="9000")), "--nodes", nodes)
+    assert fits.output.splitlines()[0].startswith("ml/train fits, best on node n")
+    assert refused.output.splitlines()[0] == "ml/train fits on none of 1 nodes"
+    assert "n-0" in refused.output
+    assert "asked 9000 MiB, 8000 of 8000 MiB free" in refused.output
+
+
+def test_pod_without_devices_fits_everywhere(hami: Hami, saved: Any) -> None:
+    answer = hami("explain", saved("pod.json", pod()), "--nodes", saved("nodes.json", [node("n", 1)]), "-o", "json")
+    told = json.loads(answer.output)
+    assert answer.exit_code == 0
+    assert (told["fits"], told["node"], told["devices"]) == (True, None, [])
+
+
+@pytest.mark.parametrize(
+    ("limits", "where"),
+    [
+        ({"count": "1", "memory": "12Gi"}, "acme.example/npu-memory"),
+        ({"count": "1", "memory": "-5"}, "acme.example/npu-memory"),
+        ({"count": "half"}, "acme.example/npu"),
+    ],
+)
+def test_bad_quantity_is_bad_input(hami: Hami, saved: Any, limits: dict[str, str], where: str) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    answer = hami("explain", saved("pod.json", pod(**limits)), "--nodes", nodes, "-o", "json")
+    error = json.loads(answer.output)["error"]
+    assert answer.exit_code == 2
+    assert set(error) == {"where", "expected", "got", "hint"}
+    assert where in error["where"]
+    assert "main" in error["where"]
+
+
+def test_unreadable_files_are_bad_input(hami: Hami, saved: Any, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    nodes = saved("nodes.json", [node("n", 8000)])
+    for arguments in ((broken, "--nodes", nodes), (saved("pod.json", pod(count="1")), "--nodes", broken)):
+        answer = hami("explain", *arguments, "-o", "json")
+        assert answer.exit_code == 2
+        assert str(broken) in json.loads(answer.output)["error"]["where"]
+    assert hami("explain", "ml/absent", "--nodes", nodes).exit_code == 2
+    assert hami("explain", saved("pod.json", {"kind": "Service"}), "--nodes", nodes).exit_code == 2
+
+
+def test_bad_node_and_bad_record_stop_nothing_else(hami: Hami, saved: Any) -> None:
+    garbled = node("garbled", 8000)
+    garbled["metadata"]["annotations"] = dict.fromkeys(garbled["metadata"]["annotations"], "{not json")
+    holder = pod("holder", count="1")
+    holder["metadata"]["annotations"] = {"hami.io/device-allocated": "][", "hami.io/bind-node": "held"}
+    holder["spec"]["nodeName"] = "held"
+    nodes = saved("nodes.json", [garbled, node("held", 8000), node("good", 8000)])
+    asked = saved("pod.json", pod(count="1", memory="100"))
+    answer = hami("explain", asked, "--nodes", nodes, "--pods", saved("pods.json", [holder]), "-o", "json")
+    told = json.loads(answer.output)
+    assert told["node"] == "good"
+    reasons = {n["node"]: {r["code"] for r in n["refusals"]} for n in told["nodes"] if not n["fits"]}
+    assert reasons["held"] == {"unreadable-record"}
+    assert "garbled" in reasons
+
+
+def test_quotas_are_never_silently_left_out(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    quotas = saved("quotas.json", [])
+    answer = hami("explain", saved("pod.json", pod(count="1")), "--nodes", nodes, "--quotas", quotas)
+    assert "quotas are not counted" in answer.output

@@ -14,14 +14,16 @@ from hami_core_py.cluster.client import Client
 from hami_core_py.cluster.errors import ApiError
 from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, Loaded, load
 from hami_core_py.commands.sources import FILE, default_policies, read_cluster, read_pod, say_bad_input
+from hami_core_py.decisions.admission import PodWrite, Rules, admit
 from hami_core_py.decisions.explain import NodeExplanation
+from hami_core_py.decisions.pod_shape import misshapen
 from hami_core_py.decisions.sentences import sentence
 from hami_core_py.errors import BadInputError, HamiError
 from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Refusal
 from hami_core_py.models.families import Family
 from hami_core_py.models.views import pod_view
-from hami_core_py.services.snapshot import Explanation, Snapshot
+from hami_core_py.services.snapshot import Explanation, JsonObject, Snapshot
 
 SHOWN_NODES = 20
 """Refused nodes that the text for people shows device by device; programs get all."""
@@ -80,11 +82,27 @@ def _explain(loaded: Loaded, name: str, client: Client | None, nodes: Path | Non
         trust_v210=loaded.settings.wire.trust,
         needs_allocatable=loaded.settings.nodes.liveness == "allocatable",
     )
-    try:
-        view = pod_view(found_pod)
-    except (TypeError, AttributeError, KeyError) as problem:
-        raise BadInputError(name, "a pod as the API spells it", str(problem)) from problem
-    return snapshot.explain(view)
+    return snapshot.explain(pod_view(_admitted(found_pod, loaded)))
+
+
+def _admitted(pod: JsonObject, loaded: Loaded) -> JsonObject:
+    """The pod as the scheduler sees it: a manifest that was never created passes the webhook's decision first.
+
+    :raises BadInputError: the webhook would refuse it.
+    """
+    if problem := misshapen(pod):
+        raise BadInputError("pod", "a pod as the API spells it", problem)
+    metadata = pod.get("metadata") or {}
+    if metadata.get("uid"):
+        return pod
+    settings = loaded.settings.webhook
+    rules = Rules(scheduler_name=settings.scheduler_name, policies=default_policies(loaded.settings.placement))
+    namespace = metadata.get("namespace") or "default"
+    verdict = admit(PodWrite(pod=pod, namespace=namespace), loaded.ask, rules)
+    if not verdict.allowed:
+        where = f"pod {namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
+        raise BadInputError(where, "a pod that the webhook admits", verdict.message)
+    return verdict.pod
 
 
 def as_json(explanation: Explanation, families: Mapping[str, Family]) -> dict[str, Any]:

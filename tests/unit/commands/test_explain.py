@@ -122,3 +122,21 @@ def test_quotas_are_never_silently_left_out(hami: Hami, saved: Any) -> None:
     quotas = saved("quotas.json", [])
     answer = hami("explain", saved("pod.json", pod(count="1")), "--nodes", nodes, "--quotas", quotas)
     assert "quotas are not counted" in answer.output
+
+
+def test_manifest_that_was_never_created_passes_admission_first(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    refused, bare = pod(count="1", percent="140"), pod(count="1", memory="100")
+    for manifest in (refused, bare):
+        del manifest["metadata"]["uid"]
+    answer = hami("explain", saved("refused.json", refused), "--nodes", nodes, "-o", "json")
+    assert answer.exit_code == 2
+    assert "acme.example/npu-memory-percentage" in json.loads(answer.output)["error"]["got"]
+    assert hami("explain", saved("bare.json", bare), "--nodes", nodes).exit_code == 0
+
+
+def test_misshapen_pod_is_bad_input(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    broken = pod(count="1")
+    broken["spec"]["containers"] = "none"
+    assert hami("explain", saved("pod.json", broken), "--nodes", nodes).exit_code == 2

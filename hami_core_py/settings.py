@@ -85,6 +85,8 @@ class WebhookSettings(_Section):
     """Larger admission reviews are refused with code 413."""
     min_annotation_room_bytes: int = Field(default=16 * 1024, ge=0)
     """Annotation room a pod must leave for our records."""
+    trusted_users: frozenset[str] = frozenset()
+    """Users, such as our own service accounts, whose writes of allocation records the webhook lets pass."""
 
 
 class SchedulerSettings(_Section):

@@ -56,19 +56,13 @@ def load(config: Path | None, flags: Mapping[str, Any] | None = None) -> Loaded:
     return Loaded(settings, Ask(backends))
 
 
-def process_options(command: F) -> F:
-    """Options of every long-running process: ``--config``, ``--kubeconfig``, ``--log-level``, ``--log-format``."""
+def basic_options(command: F) -> F:
+    """Options of every long-running process: ``--config``, ``--log-level``, ``--log-format``."""
     options = (
         click.option(
             "--config",
             type=click.Path(path_type=Path, exists=True, dir_okay=False),
             help="Device configuration (YAML).",
-        ),
-        click.option(
-            "--kubeconfig",
-            type=click.Path(path_type=Path),
-            envvar="KUBECONFIG",
-            help="Cluster to talk to; default: the cluster this process runs in.",
         ),
         click.option("--log-level", default="info", show_default=True, help="debug, info, warning or error."),
         click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True),
@@ -76,6 +70,17 @@ def process_options(command: F) -> F:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def process_options(command: F) -> F:
+    """The basic options, and ``--kubeconfig`` of processes that talk to a cluster."""
+    kubeconfig = click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        envvar="KUBECONFIG",
+        help="Cluster to talk to; default: the cluster this process runs in.",
+    )
+    return basic_options(kubeconfig(command))
 
 
 def fail(problem: HamiError | str, code: int = EXIT_BAD_INPUT) -> None:

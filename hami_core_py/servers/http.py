@@ -12,6 +12,8 @@ import uvicorn
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from hami_core_py.servers.certificates import CertificateReloader
+
 log = logging.getLogger(__name__)
 
 
@@ -75,7 +77,9 @@ class HttpServer:
             ssl_version=ssl.PROTOCOL_TLS_SERVER,
         )
         self.scheme = "https" if listen.certificate else "http"
+        self.certificates: CertificateReloader | None = None
         self._server = uvicorn.Server(config)
+        self._listen = listen
         self._host = listen.host
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._failed: BaseException | None = None
@@ -86,6 +90,7 @@ class HttpServer:
         waited = threading.Event()
         for _ in range(int(timeout_seconds / 0.01)):
             if self._server.started:
+                self._follow_certificates()
                 log.info("listening", extra={"url": self.url})
                 return self
             if not self._thread.is_alive():
@@ -101,8 +106,16 @@ class HttpServer:
 
     def stop(self) -> None:
         """Finish the requests in flight, then stop."""
+        if self.certificates is not None:
+            self.certificates.stop()
         self._server.should_exit = True
         self._thread.join(timeout=10)
+
+    def _follow_certificates(self) -> None:
+        context = self._server.config.ssl
+        if context is not None and self._listen.certificate is not None:
+            self.certificates = CertificateReloader(context, self._listen.certificate, self._listen.key)
+            self.certificates.start()
 
     def _run(self) -> None:
         try:

@@ -1,0 +1,27 @@
+"""A node's totals of memory and compute, as extended resources that kube-scheduler can add up against."""
+
+from collections.abc import Iterable, Mapping
+
+from hami_core_py.models.devices import Device, Health
+from hami_core_py.models.families import Family
+
+
+def node_totals(devices: Iterable[Device], families: Mapping[str, Family]) -> dict[str, int]:
+    """Resource → amount over the healthy devices, in the units in which pods ask for it.
+
+    They are coarse, and never the authority: the count resource is not among them, the kubelet counts it.
+    """
+    totals: dict[str, int] = {}
+    for device in devices:
+        family = families[device.family]
+        resources = family.resources
+        is_healthy = device.health is Health.HEALTHY
+        amounts = {
+            resources.memory: device.memory_mib // family.memory.unit_mib,
+            resources.memory_percent: 100,
+            resources.core: 100 if family.core.asked_in == "percent" else device.core_units,
+        }
+        for name, amount in amounts.items():
+            if name is not None:
+                totals[name] = totals.get(name, 0) + (amount if is_healthy else 0)
+    return dict(sorted(totals.items()))

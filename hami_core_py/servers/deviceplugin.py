@@ -1,0 +1,303 @@
+"""The kubelet's device plugin API v1beta1: one plugin per family, its socket, and its registration."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from hami_core_py.codecs.cdi import class_word
+from hami_core_py.decisions.kubelet_ids import kubelet_ids
+from hami_core_py.errors import HamiError, SettingsError
+from hami_core_py.models.devices import Device, Health
+from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
+from hami_core_py.servers.kubelet import deviceplugin_pb2_grpc as dp_grpc
+from hami_core_py.services.agent.agent import Agent
+from hami_core_py.services.agent.answers import Answer
+from hami_core_py.services.agent.refused import Cause, RefusedError
+
+log = logging.getLogger(__name__)
+
+VERSION = "v1beta1"
+KUBELET_SOCKET = "kubelet.sock"
+LONGEST_SOCKET_PATH = 107
+"""Bytes of a unix socket's path that Linux accepts."""
+POLL_SECONDS = 0.25
+"""How often the kubelet's and our own sockets are looked at."""
+STREAM_SECONDS = 3.0
+"""A registered plugin whose device list nobody follows for so long registers again."""
+WORKERS = 64
+"""Calls of one plugin that may run at a time; a held start waits for nobody, but a slow backend may."""
+
+_CODES = {
+    Cause.UNVERIFIED: grpc.StatusCode.FAILED_PRECONDITION,
+    Cause.HELD: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Cause.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Cause.BACKEND: grpc.StatusCode.INTERNAL,
+}
+
+
+def cdi_names(answer: bytes) -> Sequence[str]:
+    """The CDI names in a serialized ``ContainerAllocateResponse``. :raises ValueError: it is none."""
+    try:
+        return [device.name for device in dp.ContainerAllocateResponse.FromString(answer).cdi_devices]
+    except DecodeError as problem:
+        raise ValueError(str(problem)) from problem
+
+
+class FamilyPlugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # generated code is untyped
+    """Answers the kubelet's calls for one family."""
+
+    def __init__(self, agent: Agent, family: str) -> None:
+        self._agent, self._family = agent, family
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._streams = 0
+        self._streamed_at = time.monotonic()
+
+    def end(self) -> None:
+        """End the streams, so that the server can stop."""
+        self._ending.set()
+        self._agent.table.wake()
+
+    def idle_seconds(self) -> float:
+        """For how long nobody has followed the device list."""
+        with self._lock:
+            return 0.0 if self._streams else time.monotonic() - self._streamed_at
+
+    def options(self) -> dp.DevicePluginOptions:
+        """What the kubelet must call."""
+        return dp.DevicePluginOptions(
+            pre_start_required=self._agent.identity.prestart, get_preferred_allocation_available=True
+        )
+
+    def GetDevicePluginOptions(  # noqa: N802
+        self, _request: dp.Empty, _context: grpc.ServicerContext
+    ) -> dp.DevicePluginOptions:
+        """The same as at registration."""
+        return self.options()
+
+    def ListAndWatch(  # noqa: N802
+        self, _request: dp.Empty, context: grpc.ServicerContext
+    ) -> Iterator[dp.ListAndWatchResponse]:
+        """The device list now, and again whenever it has changed."""
+        self._followed(1)
+        context.add_callback(self._agent.table.wake)
+        try:
+            version, sent = -1, None
+            while not self._ending.is_set() and context.is_active():
+                snapshot = self._agent.table.wait(
+                    version, 5.0, until=lambda: self._ending.is_set() or not context.is_active()
+                )
+                if snapshot.version == version:
+                    continue
+                version = snapshot.version
+                answer = device_list(snapshot.family(self._family))
+                if sent is None or answer != sent:
+                    sent = answer
+                    yield answer
+        finally:
+            self._followed(-1)
+
+    def GetPreferredAllocation(  # noqa: N802
+        self, request: dp.PreferredAllocationRequest, _context: grpc.ServicerContext
+    ) -> dp.PreferredAllocationResponse:
+        """Ids on the devices that are meant, as far as that can be known; an empty answer leaves the choice alone."""
+        answer = dp.PreferredAllocationResponse()
+        for one in request.container_requests:
+            chosen = self._agent.identity.prefer(
+                self._family, one.available_deviceIDs, one.must_include_deviceIDs, one.allocation_size
+            )
+            answer.container_responses.add(deviceIDs=chosen)
+        return answer
+
+    def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> dp.AllocateResponse:  # noqa: N802
+        """What each container is created with."""
+        requests = [frozenset(one.devices_ids) for one in request.container_requests]
+        try:
+            answers = self._agent.identity.allocate(self._family, requests, context.is_active)
+        except RefusedError as refusal:
+            context.abort(_CODES[refusal.cause], str(refusal))
+        return dp.AllocateResponse(container_responses=[_container_answer(answer) for answer in answers])
+
+    def PreStartContainer(  # noqa: N802
+        self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> dp.PreStartContainerResponse:
+        """Prepare the start of whichever containers have these ids."""
+        began = time.monotonic()
+        try:
+            self._agent.identity.prepare(self._family, frozenset(request.devices_ids))
+        except RefusedError as refusal:
+            context.abort(_CODES[refusal.cause], str(refusal))
+        finally:
+            self._agent.meter.prestart_took(time.monotonic() - began)
+        return dp.PreStartContainerResponse()
+
+    def _followed(self, change: int) -> None:
+        with self._lock:
+            self._streams += change
+            self._streamed_at = time.monotonic()
+
+
+class PluginServer:
+    """One family's plugin on its socket, registered with the kubelet for as long as it is there."""
+
+    def __init__(self, agent: Agent, family: str) -> None:
+        self._agent, self._family = agent, family
+        self.socket = agent.options.plugin_dir / f"hami-{class_word(family)}.sock"
+        if len(str(self.socket).encode()) > LONGEST_SOCKET_PATH:
+            raise SettingsError(
+                "agent.kubeletDir",
+                f"a socket path of at most {LONGEST_SOCKET_PATH} bytes",
+                f"{self.socket}",
+                "shorten it",
+            )
+        self._plugin: FamilyPlugin | None = None
+        self._server: grpc.Server | None = None
+        self._own: tuple[int, int] | None = None
+        self._kubelet: tuple[int, int, int] | None = None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the kubelet that is there now knows the plugin."""
+        return self._kubelet is not None
+
+    def tend(self) -> None:
+        """Serve and register where that is not so; call it often. Nothing is done while all is well."""
+        kubelet = _identity(self._agent.options.plugin_dir / KUBELET_SOCKET)
+        if kubelet is None:
+            self._kubelet = None
+            return
+        is_followed = self._plugin is not None and self._plugin.idle_seconds() < STREAM_SECONDS
+        if kubelet == self._kubelet and is_followed and self._own == _inode(self.socket):
+            return
+        self._kubelet = None
+        try:
+            self._serve()
+            self._register()
+        except (grpc.RpcError, OSError, RuntimeError) as problem:
+            details = problem.details() if isinstance(problem, grpc.Call) else str(problem)
+            log.warning("not registered; trying again", extra={"family": self._family, "problem": details})
+            return
+        self._kubelet = kubelet
+        self._agent.meter.registered(self._family)
+        log.info("registered with the kubelet", extra={"family": self._family, "socket": str(self.socket)})
+
+    def stop(self) -> None:
+        """Stop serving and remove the socket; the kubelet sees at once that the devices are gone."""
+        if self._server is not None and self._plugin is not None:
+            self._plugin.end()
+            self._server.stop(grace=0.5).wait(2.0)
+        self._server = self._plugin = self._kubelet = None
+        self.socket.unlink(missing_ok=True)
+
+    def _serve(self) -> None:
+        """A fresh server on a fresh socket; the old one may be a file that the kubelet has removed."""
+        self.stop()
+        self._plugin = FamilyPlugin(self._agent, self._family)
+        workers = futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=f"plugin {self._family}")
+        self._server = grpc.server(workers)
+        dp_grpc.add_DevicePluginServicer_to_server(self._plugin, self._server)
+        self._server.add_insecure_port(f"unix://{self.socket}")
+        self._server.start()
+        self._own = _inode(self.socket)
+
+    def _register(self) -> None:
+        assert self._plugin is not None
+        request = dp.RegisterRequest(
+            version=VERSION,
+            endpoint=self.socket.name,
+            resource_name=self._agent.ask.families[self._family].resources.count,
+            options=self._plugin.options(),
+        )
+        socket = self._agent.options.plugin_dir / KUBELET_SOCKET
+        with grpc.insecure_channel(f"unix://{socket}", [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            dp_grpc.RegistrationStub(channel).Register(request, timeout=5.0)
+
+
+class PluginServers:
+    """The plugins of all families that this node offers, tended on a thread of their own."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._servers: dict[str, PluginServer] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="plugin servers", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop all plugins and remove their sockets."""
+        self._stopped.set()
+        self._agent.table.wake()
+        self._thread.join(10.0)
+        for server in self._servers.values():
+            server.stop()
+
+    def missing(self) -> str | None:
+        """Which families the kubelet does not know yet; ``None``: it knows all."""
+        offered = self._agent.offered_families()
+        waiting = [name for name in offered if name not in self._servers or not self._servers[name].is_registered]
+        return f"families not registered with the kubelet: {', '.join(waiting)}" if waiting else None
+
+    def _run(self) -> None:
+        version = -1
+        while not self._stopped.is_set():
+            offered = self._agent.offered_families()
+            for family in sorted(set(self._servers) - set(offered)):
+                self._servers.pop(family).stop()
+            for family in offered:
+                try:
+                    if family not in self._servers:
+                        self._servers[family] = PluginServer(self._agent, family)
+                    self._servers[family].tend()
+                except HamiError as problem:
+                    log.error("family not offered", extra={"family": family, "problem": str(problem)})
+                except Exception:
+                    log.exception("family not offered", extra={"family": family})
+            version = self._agent.table.wait(version, POLL_SECONDS, until=self._stopped.is_set).version
+
+
+def device_list(devices: Sequence[Device]) -> dp.ListAndWatchResponse:
+    """A family's devices as the kubelet counts them: one per slot, in a fixed order."""
+    answer = dp.ListAndWatchResponse()
+    for device in devices:
+        health = "Healthy" if device.health is Health.HEALTHY else "Unhealthy"
+        for one in kubelet_ids(device):
+            answer.devices.add(ID=one, health=health, topology=dp.TopologyInfo(nodes=[dp.NUMANode(ID=device.numa)]))
+    return answer
+
+
+def _container_answer(answer: Answer) -> dp.ContainerAllocateResponse:
+    return dp.ContainerAllocateResponse(
+        envs=dict(answer.env),
+        mounts=[
+            dp.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
+            for m in answer.mounts
+        ],
+        devices=[dp.DeviceSpec(container_path=p, host_path=p, permissions="rw") for p in answer.device_paths],
+        cdi_devices=[dp.CDIDevice(name=name) for name in answer.cdi_devices],
+    )
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """What tells one kubelet's socket from the next one's; ``None``: there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,99 @@
+"""Taking away what ended containers have left, and telling about those that can never start again.
+
+Two witnesses are needed: the kubelet's checkpoint lacks the name, *and* the API server knows the pod no more while nothing
+mounts the directory. One alone may be wrong: a checkpoint can be lost while its pods run on.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from hami_core_py.cluster.events import About, Events
+from hami_core_py.services.agent.checkpoints import Checkpoints
+from hami_core_py.services.agent.granting import Granter
+from hami_core_py.services.agent.holdings import Holding, Holdings
+from hami_core_py.services.agent.mounts import Mounts
+from hami_core_py.services.agent.pods import LocalPods
+
+log = logging.getLogger(__name__)
+
+UNUSED_SECONDS = 600.0
+"""A name whose container never started is kept this long after the kubelet forgot it."""
+
+
+class CleanUp:
+    """Goes over all names; call ``sweep`` now and then.
+
+    :param is_late: whether names are known to the kubelet; in *ordered* mode its checkpoint does not show them.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        checkpoints: Checkpoints,
+        pods: LocalPods,
+        granter: Granter,
+        mounts: Mounts,
+        *,
+        is_late: bool = True,
+        events: Events | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._holdings, self._checkpoints, self._pods = holdings, checkpoints, pods
+        self._granter, self._mounts, self._events, self._now = granter, mounts, events, now
+        self._is_late = is_late
+        self._told: set[str] = set()
+
+    def sweep(self) -> tuple[str, ...]:
+        """Remove what nobody can need any more. :returns: the names removed."""
+        names = self._checkpoints.names()
+        if names is None or not self._pods.is_complete:
+            return ()
+        containers_known = {
+            (h.pod.uid, h.container, h.family) for h in self._holdings.all() if h.pod is not None and h.name in names
+        }
+        removed = []
+        for holding in self._holdings.all():
+            if holding.name in names or self._mounts.has(holding.name):
+                continue
+            if self._is_over(holding):
+                self._granter.remove_spec(holding.family, holding.name)
+                self._holdings.remove(holding.name)
+                removed.append(holding.name)
+            elif holding.pod is not None and self._is_late:
+                self._tell(holding, (holding.pod.uid, holding.container, holding.family) in containers_known)
+        for name in self._holdings.stray_directories():
+            if name not in names and not self._mounts.has(name) and self._is_old(name):
+                self._holdings.remove(name)
+                removed.append(name)
+        if removed:
+            log.info("names removed", extra={"names": removed})
+        return tuple(removed)
+
+    def _is_over(self, holding: Holding) -> bool:
+        if holding.pod is None:
+            return self._now() - holding.at > UNUSED_SECONDS
+        return self._pods.is_gone(holding.pod.uid)
+
+    def _is_old(self, name: str) -> bool:
+        try:
+            changed = self._holdings.directory(name).stat().st_mtime
+        except FileNotFoundError:
+            return False
+        return self._now() - changed > UNUSED_SECONDS
+
+    def _tell(self, holding: Holding, has_other_name: bool) -> None:
+        """The pod lives, but the kubelet has forgotten its devices: its container runs on and can never start again."""
+        pod = holding.pod
+        assert pod is not None
+        local = self._pods.known(pod.uid)
+        if local is None or local.has_ended or local.view.terminating or has_other_name or holding.name in self._told:
+            return
+        self._told.add(holding.name)
+        message = (
+            f"container {holding.container!r}: the kubelet has lost its record of this container's devices; the container "
+            "runs on but cannot start again: delete the pod"
+        )
+        log.warning("kubelet lost a container", extra={"pod_uid": pod.uid, "container": holding.container})
+        if self._events is not None:
+            self._events.say(About("Pod", pod.name, pod.namespace, pod.uid), "Warning", "DevicesForgotten", message)

@@ -281,7 +281,7 @@ def _iluvatar(model: Section) -> Family:
     return Family(
         name=name,
         resources=Resources(
-            count=model["resourceCountName"], memory=model["resourceMemoryName"], core=model["resourceCoreName"]
+            count=model["resourceCountName"], memory=model.get("resourceMemoryName"), core=model.get("resourceCoreName")
         ),
         memory=MemoryRule(unit_mib=256),
         core=CoreRule(default=NO_CORES),
@@ -300,7 +300,7 @@ def _ascend(model: Section) -> Family:
     return Family(
         name=name,
         resources=Resources(
-            count=model["resourceName"], memory=model["resourceMemoryName"], core=model["resourceCoreName"]
+            count=model["resourceName"], memory=model.get("resourceMemoryName"), core=model.get("resourceCoreName")
         ),
         core=CoreRule(default=NO_CORES),
         inventory=AnnotatedDevices(key=f"hami.io/node-register-{name}", also=("hami-vnpu-core",), groups=groups),

@@ -37,9 +37,11 @@ def flags_of(vector: Vector) -> dict[str, Any]:
 @lru_cache(maxsize=32)
 def _ask(changes: str) -> Ask:
     config = changed(default_config(), json.loads(changes))
+    # A key that a vector removes has no value in v2.10; ours would take its default for one that is missing.
+    removed = {key: None for key, value in json.loads(changes).get("nvidia", {}).items() if value is None}
     backends = load_backends(
         plugins=[("nvidia", nvidia), ("vendors", Vendors(config))],
-        sections={"nvidia": config.get("nvidia", {})},
+        sections={"nvidia": {**config.get("nvidia", {}), **removed}},
         defaults=CoreDefaults(),
     )
     return Ask(backends)
@@ -48,3 +50,13 @@ def _ask(changes: str) -> Ask:
 def default_families() -> Mapping[str, Any]:
     """All families of the default configuration."""
     return _ask("{}").families
+
+
+def resources_named(pod: Any, ask: Ask) -> set[str]:
+    """Names of the families whose resources a pod names anywhere in its containers; empty for what is no pod."""
+    owners = {name: family.name for family in ask.families.values() for name in family.resources.names()}
+    spec = pod.get("spec") if isinstance(pod, Mapping) else None
+    containers = [*(spec or {}).get("initContainers", ()), *(spec or {}).get("containers", ())]
+    amounts = [c.get("resources") or {} for c in containers if isinstance(c, Mapping)]
+    names = {name for a in amounts for part in ("limits", "requests") for name in a.get(part) or ()}
+    return {owners[name] for name in names if name in owners}

@@ -33,6 +33,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.NO_DEVICES: "it has no such device",
     Reason.UNKNOWN_NODE: "it is not known to HAMi",
     Reason.AGENT_AWAY: "its device plugin is away",
+    Reason.ALREADY_BOUND: "the pod is bound already",
+    Reason.STALE: "it changed while the decision was made",
     Reason.LOCKED: "another pod is being started there",
 }
 """Reason → what kube-scheduler says of a node: ``3 node(s) ...`` is its own part."""

@@ -1,0 +1,1 @@
+"""Reference pages that are written from the code: settings, reasons, hooks."""

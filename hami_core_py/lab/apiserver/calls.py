@@ -9,6 +9,9 @@ from typing import Literal, Protocol
 from hami_core_py.lab.apiserver.resources import Resource
 from hami_core_py.lab.apiserver.status import Object
 
+ADMIN = "lab-admin"
+"""The user of requests that name none."""
+
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
@@ -16,7 +19,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 class Caller:
     """The user behind a request, who is believed, and what the answer has to tell besides the object."""
 
-    user: str = "lab-admin"
+    user: str = ADMIN
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
     dry_run: bool = False  # check and answer, but write nothing
     warnings: list[str] = field(default_factory=list)

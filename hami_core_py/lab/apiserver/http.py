@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from hami_core_py.lab.apiserver.status import (
 from hami_core_py.lab.apiserver.store import Store
 from hami_core_py.lab.apiserver.watching import WatchStream
 
+_LOG = logging.getLogger(__name__)
 TRANSPORT = "hami.transport"  # the scope's key for the connection, so that a fault can cut it
 _BLOCKING_CALLS = 32
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -111,6 +113,11 @@ class Api:
             response = await self._carry_out(request, call, where, query, caller)
         except StatusError as error:
             response = answers.error_answer(error)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Objects have no schema here: one of a wrong shape is found where it is first used.
+            _LOG.warning("an object of a wrong shape", exc_info=error, extra={"path": request.scope["path"]})
+            told = f"{where.resource.kind}: the object has a value of a wrong type: {error}"
+            response = answers.error_answer(bad_request(told))
         fault = self.faults.strike(call, "after")
         if fault is not None and await _suffer(fault):
             return None

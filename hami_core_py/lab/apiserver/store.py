@@ -17,7 +17,7 @@ import orjson
 
 from hami_core_py.lab.apiserver import binding as bindings
 from hami_core_py.lab.apiserver import events, meta
-from hami_core_py.lab.apiserver.calls import Admission, Before, Call, Caller, Operation, Review
+from hami_core_py.lab.apiserver.calls import ADMIN, Admission, Before, Call, Caller, Operation, Review
 from hami_core_py.lab.apiserver.deletion import Deletion, Preconditions
 from hami_core_py.lab.apiserver.objects import Objects, Watch, key_of, version_of
 from hami_core_py.lab.apiserver.pages import Page, Pages
@@ -406,7 +406,7 @@ class Store:
         self, verb: str, resource: Resource, namespace: str, name: str, subresource: str, caller: Caller | None
     ) -> None:
         if self.before is not None:
-            self.before(Call(verb, resource, namespace, name, subresource, caller.user if caller else ""))
+            self.before(Call(verb, resource, namespace, name, subresource, caller.user if caller else ADMIN))
 
     def _exists(self, resource: Resource, namespace: str, name: str) -> bool:
         return self.objects.get(_stored(resource), (namespace if resource.namespaced else "", name)) is not None
@@ -448,13 +448,19 @@ def _outward(resource: Resource, obj: Object) -> Object:
 
 
 def _name(obj: Object) -> str:
-    return str((obj.get("metadata") or {}).get("name") or "")
+    return str(_metadata(obj).get("name") or "")
+
+
+def _metadata(obj: Object) -> Object:
+    """An object's metadata before anything about it has been checked."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _namespace(resource: Resource, namespace: str, obj: Object) -> str:
     if not resource.namespaced:
         return ""
-    return namespace or str((obj.get("metadata") or {}).get("namespace") or "default")
+    return namespace or str(_metadata(obj).get("namespace") or "default")
 
 
 def _within(namespace: str, wants: Predicate | None) -> Predicate | None:

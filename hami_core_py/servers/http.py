@@ -19,20 +19,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Listen:
-    """Where a server listens. Port 0 takes a free one. Without certificate and key it speaks plain HTTP."""
+    """Where a server listens. Port 0 takes a free one. Without certificate and key it speaks plain HTTP.
+
+    :ivar client_ca: authority (PEM) of the clients' certificates, which are demanded when it is given.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     certificate: Path | None = None
     key: Path | None = None
+    client_ca: Path | None = None
 
     @classmethod
-    def parse(cls, text: str, *, certificate: Path | None = None, key: Path | None = None) -> "Listen":
+    def parse(
+        cls, text: str, *, certificate: Path | None = None, key: Path | None = None, client_ca: Path | None = None
+    ) -> "Listen":
         """Read ``ADDRESS:PORT``, ``[v6]:PORT`` or ``:PORT``. :raises ValueError: it is none of these."""
         host, separator, port = text.rpartition(":")
         if not separator or not port.isdigit() or int(port) > 65535:
             raise ValueError(f"expected ADDRESS:PORT, got {text!r}")
-        return cls(host=host.strip("[]") or "0.0.0.0", port=int(port), certificate=certificate, key=key)  # noqa: S104
+        address = host.strip("[]") or "0.0.0.0"  # noqa: S104
+        return cls(host=address, port=int(port), certificate=certificate, key=key, client_ca=client_ca)
 
 
 def operations(ready: Callable[[], str | None], registry: CollectorRegistry) -> APIRouter:
@@ -74,6 +81,8 @@ class HttpServer:
             timeout_graceful_shutdown=5,
             ssl_certfile=listen.certificate,
             ssl_keyfile=listen.key,
+            ssl_ca_certs=None if listen.client_ca is None else str(listen.client_ca),
+            ssl_cert_reqs=ssl.CERT_NONE if listen.client_ca is None else ssl.CERT_REQUIRED,
             ssl_version=ssl.PROTOCOL_TLS_SERVER,
         )
         self.scheme = "https" if listen.certificate else "http"

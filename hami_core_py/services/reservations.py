@@ -15,10 +15,10 @@ from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Refusal
 from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
-from hami_core_py.services.ledger import Ledger, Reservation, State
+from hami_core_py.services.engine import Engine
+from hami_core_py.services.ledger import Reservation, State
 
-Move = Callable[[PodView, PodRequest, str], tuple[Placement, int] | None]
-"""Places a pod on one node; answers the placement and the node's generation, ``None`` when it does not fit."""
+Answer = Placement | tuple[Refusal, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +41,18 @@ class Reservations:
 
     :param clock: monotonic seconds.
     :param assumed_seconds: life of an assumed reservation.
-    :param volume_seconds: the same for a pod with unbound volume claims, which kube-scheduler binds before the pod.
-    :param move: places a pod on the node that kube-scheduler named for it.
+    :param volume_seconds: the same for a pod with volume claims, which kube-scheduler may bind before the pod.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        engine: Engine,
         clock: Callable[[], float],
         *,
         assumed_seconds: float = 30.0,
         volume_seconds: float = 660.0,
-        move: Move | None = None,
     ) -> None:
-        self._ledger, self._clock, self._move = ledger, clock, move
+        self._engine, self._ledger, self._clock = engine, engine.ledger, clock
         self._assumed_seconds, self._volume_seconds = assumed_seconds, volume_seconds
         self._lock = Lock()
         self._notes: dict[str, Note] = {}
@@ -82,30 +80,29 @@ class Reservations:
         self,
         pod: PodView,
         request: PodRequest,
-        placement: Placement,
-        generation: int,
+        node: str,
         *,
         condition: str = "",
         waits_for_volumes: bool = False,
-    ) -> Refusal | None:
-        """Count a placement that kube-scheduler will probably choose; it replaces the pod's earlier one.
+    ) -> Answer:
+        """Count the pod on the node that kube-scheduler will probably choose, in place of its earlier reservation.
 
-        :param generation: of the node when the placement was decided. :returns: why it cannot be taken; see the ledger.
+        :param condition: see ``Note``. :returns: its placement, or why it does not fit there.
         """
         deadline = self._clock() + (self._volume_seconds if waits_for_volumes else self._assumed_seconds)
         with self._lock:
-            refusal = self._ledger.reserve(pod.uid, placement, request, generation, State.ASSUMED, deadline=deadline)
-            if refusal is None:
+            taken = self._engine.reserve(request, pod, node, State.ASSUMED, deadline=deadline)
+            if isinstance(taken, Placement):
                 self._notes[pod.uid] = Note(pod=pod, request=request, condition=condition, deadline=deadline)
-        return refusal
+        return taken
 
-    def begin_binding(self, pod: PodView, request: PodRequest, placement: Placement, generation: int) -> Refusal | None:
-        """Take the shares for a Binding that is about to be sent. :returns: why they cannot be taken; see the ledger."""
+    def begin_binding(self, pod: PodView, request: PodRequest, node: str) -> Answer:
+        """Take the shares for a Binding that is about to be sent. :returns: its placement, or why it does not fit."""
         with self._lock:
-            refusal = self._ledger.reserve(pod.uid, placement, request, generation, State.BINDING)
-            if refusal is None:
+            taken = self._engine.reserve(request, pod, node, State.BINDING)
+            if isinstance(taken, Placement):
                 self._notes[pod.uid] = Note(pod=pod, request=request)
-        return refusal
+        return taken
 
     def happened(self, uid: str) -> None:
         """The Binding is known to have happened: the shares are held from now on."""
@@ -166,17 +163,11 @@ class Reservations:
 
     def _go(self, note: Note, held: Reservation, node: str) -> None:
         """Move an assumed reservation, with its deadline; where the pod does not fit it just ends."""
-        found = self._move(note.pod, note.request, node) if self._move is not None else None
         with self._lock:
             if self._ledger.reservation(held.uid) != held:
                 return
-            refusal = None
-            if found is not None:
-                placement, generation = found
-                refusal = self._ledger.reserve(
-                    held.uid, placement, note.request, generation, State.ASSUMED, deadline=note.deadline
-                )
-            if found is None or refusal is not None:
+            taken = self._engine.reserve(note.request, note.pod, node, State.ASSUMED, deadline=note.deadline)
+            if not isinstance(taken, Placement):
                 self._ledger.release(held.uid)
                 self._notes.pop(held.uid, None)
 

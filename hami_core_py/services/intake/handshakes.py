@@ -16,7 +16,7 @@ ASK_AGAIN_SECONDS = 30.0
 
 
 class Handshakes:
-    """Judges nodes by their handshakes and asks those whose turn it is. Not safe for threads.
+    """Judges nodes by their handshakes and asks those whose turn it is. Safe for threads, one node at a time.
 
     :param write: queues one annotation: node, key, text. Must not block.
     :param clock_ns: nanoseconds since the Unix epoch.
@@ -38,6 +38,6 @@ class Handshakes:
 
     def forget(self, node: str) -> None:
         """A node is gone."""
-        for place in [place for place in self._seen if place[0] == node]:
+        for place in [place for place in list(self._seen) if place[0] == node]:
             self._seen.pop(place, None)
             self._asked_ns.pop(place, None)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from threading import RLock
 
 from hami_core_py.codecs.native import inventory_key, parse_inventory
 from hami_core_py.errors import BackendError, InventoryError
@@ -42,7 +43,7 @@ class _Known:
 
 
 class NodeIntake:
-    """Keeps the inventory current. Not safe for threads: one watcher feeds it.
+    """Keeps the inventory current. Safe for threads.
 
     A backend's text is read again only when it has changed; a node whose text cannot be read keeps its old devices, and
     never stops the others.
@@ -61,6 +62,7 @@ class NodeIntake:
     ) -> None:
         self._nodes, self._ask = nodes, ask
         self._shakes_hands, self._needs_allocatable = shakes_hands, needs_allocatable
+        self._lock = RLock()
         self._known: dict[str, _Known] = {}
         self._texts = {name: declared_texts(family) for name, family in ask.families.items()}
         by_backend: dict[str, list[Family]] = {}
@@ -71,28 +73,32 @@ class NodeIntake:
     def sync(self, views: Iterable[NodeView]) -> None:
         """These are all nodes there are."""
         found = {view.name: view for view in views if view.name}
-        for name in sorted(set(self._known) - set(found)):
-            self.remove(name)
-        for view in found.values():
-            self.update(view)
+        with self._lock:
+            for name in sorted(set(self._known) - set(found)):
+                self.remove(name)
+            for view in found.values():
+                self.update(view)
 
     def update(self, view: NodeView) -> None:
         """A node appeared or changed."""
-        known = self._known.get(view.name)
-        if known is not None and known.view == view and self._shakes_hands is None:
-            return
-        self._read(view, known)
+        with self._lock:
+            known = self._known.get(view.name)
+            if known is None or known.view != view:
+                self._read(view, known)
 
     def remove(self, name: str) -> None:
         """A node is gone."""
-        if self._known.pop(name, None) is not None:
-            self._nodes.remove_node(name)
+        with self._lock:
+            if self._known.pop(name, None) is not None:
+                self._nodes.remove_node(name)
 
     def look_again(self) -> None:
         """Judge liveness anew where time alone can change it."""
-        for known in list(self._known.values()):
-            if any(isinstance(self._ask.families[f].liveness, Handshake) for f in known.alive):
-                self._read(known.view, known)
+        for name in list(self._known):
+            with self._lock:
+                known = self._known.get(name)
+                if known is not None and any(self._shakes(family, known) for family in known.served):
+                    self._read(known.view, known)
 
     def served(self, node: str, family: str) -> Served | None:
         """How a family's devices on a node are served; ``None``: it has none."""
@@ -195,6 +201,9 @@ class NodeIntake:
             return found if found.devices else None
         log.error("inventory not readable", extra={"node": view.name, "family": family.name, "problem": str(error)})
         return error
+
+    def _shakes(self, family: str, known: _Known) -> bool:
+        return not known.served[family].ours and isinstance(self._ask.families[family].liveness, Handshake)
 
     def _is_alive(self, view: NodeView, family: Family, served: Served) -> bool:
         if served.ours:

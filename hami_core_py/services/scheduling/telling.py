@@ -1,0 +1,122 @@
+"""What the author of a pod is told: one event for an attempt that found no node, with the numbers behind it.
+
+Numbers are looked up on a thread of their own, after kube-scheduler has its answer.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+from hami_core_py.cluster.events import About, EventType
+from hami_core_py.decisions.sentences import sentence
+from hami_core_py.decisions.verdicts import Verdicts
+from hami_core_py.models.answers import Reason, Refusal
+from hami_core_py.models.views import PodView
+from hami_core_py.services.engine import Engine
+from hami_core_py.services.scheduling.recent import Asked
+
+log = logging.getLogger(__name__)
+
+REASONS_TOLD = 4
+"""Reasons spelled out in one event, the most frequent first."""
+
+SILENT_SECONDS = 30.0
+"""The same words about the same pod are not said again within this: a refused pod may be tried many times a second."""
+
+
+class Speaker(Protocol):
+    """Whoever writes events."""
+
+    def say(self, about: About, type: EventType, reason: str, message: str) -> None:  # noqa: A002
+        """Queue one event; returns at once."""
+
+
+def about(pod: PodView) -> About:
+    """A pod as the object of an event."""
+    return About("Pod", pod.name, pod.namespace, pod.uid)
+
+
+class Teller:
+    """Says what became of a pod.
+
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, engine: Engine, events: Speaker, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine, self._events, self._clock = engine, events, clock
+        self._queue: queue.Queue[tuple[Asked, Verdicts] | None] = queue.Queue(100)
+        self._said: dict[str, tuple[str, float]] = {}
+        self._thread = threading.Thread(target=self._run, name="explain", daemon=True)
+        self._thread.start()
+
+    def refused(self, asked: Asked, verdicts: Verdicts) -> None:
+        """No node fits. Returns at once; when too many wait to be explained, this one is left out."""
+        try:
+            self._queue.put_nowait((asked, verdicts))
+        except queue.Full:
+            log.debug("refusal not explained", extra={"pod": asked.pod.name})
+
+    def not_read(self, pod: PodView, problem: str) -> None:
+        """What the pod asks cannot be read."""
+        self._say(pod, "FilteringFailed", problem)
+
+    def bound(self, pod: PodView, node: str) -> None:
+        """The pod is bound."""
+        self._said.pop(pod.uid, None)
+        message = f"Successfully binding node [{node}] to {pod.namespace}/{pod.name}"
+        self._events.say(about(pod), "Normal", "BindingSucceed", message)
+
+    def not_bound(self, pod: PodView, problem: str) -> None:
+        """The pod could not be bound."""
+        self._say(pod, "BindingFailed", problem)
+
+    def stop(self, timeout_seconds: float = 2.0) -> None:
+        """End the thread."""
+        try:
+            self._queue.put(None, timeout=timeout_seconds)
+        except queue.Full:
+            return
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while (waiting := self._queue.get()) is not None:
+            asked, verdicts = waiting
+            try:
+                self._say(asked.pod, "FilteringFailed", self._summary(asked, verdicts))
+            except Exception:
+                log.exception("refusal not explained", extra={"pod": asked.pod.name})
+
+    def _say(self, pod: PodView, reason: str, message: str) -> None:
+        now = self._clock()
+        before = self._said.get(pod.uid)
+        if before is not None and before[0] == message and now - before[1] < SILENT_SECONDS:
+            return
+        if len(self._said) > 10_000:
+            self._said.clear()
+        self._said[pod.uid] = (message, now)
+        self._events.say(about(pod), "Warning", reason, message)
+
+    def _summary(self, asked: Asked, verdicts: Verdicts) -> str:
+        counted = Counter(verdicts.reasons).most_common()
+        first: dict[Reason, str] = {}
+        for node, reason in verdicts.refused.items():
+            first[reason] = min(first.get(reason, node), node)
+        parts = [self._part(asked, reason, count, first[reason]) for reason, count in counted[:REASONS_TOLD]]
+        more = sum(count for _, count in counted[REASONS_TOLD:])
+        parts += [f"{more} for other reasons"] if more else []
+        return f"no node of {len(verdicts.reasons)} fits: {'; '.join(parts)}"
+
+    def _part(self, asked: Asked, reason: Reason, count: int, node: str) -> str:
+        """How many nodes a reason strikes, with the numbers of one of them."""
+        explained = self._engine.explain(asked.request, asked.pod, [node])
+        refusals = [r for answer in explained for r in answer.refusals]
+        detail = next((_shown(r) for r in refusals if r.reason is reason and r.detail), "")
+        return f"{count} because {sentence(reason)} ({node}{': ' + detail if detail else ''})"
+
+
+def _shown(refusal: Refusal) -> str:
+    return f"{refusal.device}: {refusal.detail}" if refusal.device else refusal.detail

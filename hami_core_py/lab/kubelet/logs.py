@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_followed = query.get("follow") in {"true", "1"} and not is_previous
         left = limit
         with path.open("rb") as file:
-            file.seek(_offset_of_last_lines(path, tail))
+            file.seek(offset_of_last_lines(path, tail))
             while left is None or left > 0:
                 was_running = is_followed and self.server_state.is_running(namespace, pod, container)
                 data = file.read(BLOCK if left is None else min(BLOCK, left))
@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _offset_of_last_lines(path: Path, count: int | None) -> int:
+def offset_of_last_lines(path: Path, count: int | None) -> int:
     """Where the last ``count`` lines of a file begin; 0 for all of it."""
     if count is None:
         return 0

@@ -22,6 +22,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 LEASE_SECONDS = 40
 DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 RETRY_SECONDS = 0.5
+REPORT_SECONDS = 300.0
+"""How often an unchanged status is written anyway, as by a real kubelet."""
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,8 @@ class NodeReporter:
         self._capacity = DEFAULT_CAPACITY | dict(options.capacity)
         self._ready_since = timestamp(time.time())
         self._node: Json = {}
+        self._told: Resources | None = None
+        self._told_at = 0.0
         self._is_registered = threading.Event()
         self._wake = threading.Event()
         self._is_stopping = False
@@ -74,7 +78,7 @@ class NodeReporter:
                 if not is_registered:
                     self._register()
                     is_registered = True
-                self._node = self._api.patch(f"{self._path}/status", {"status": self._status()})
+                self._tell_status()
                 self._is_registered.set()
                 if time.monotonic() - renewed >= self._options.heartbeat_seconds * 0.9 or renewed == 0.0:
                     self._renew_lease()
@@ -84,6 +88,15 @@ class NodeReporter:
                 log.warning("node status not told", extra={"node": self._options.node, "error": str(error)})
                 wait_seconds = RETRY_SECONDS
             self._wake.wait(wait_seconds)
+
+    def _tell_status(self) -> None:
+        """Write the status when it changed, or seldom: the Lease is the heartbeat, and each write wakes watchers."""
+        self._node = self._api.get(self._path)
+        devices = self._resources()
+        is_due = time.monotonic() - self._told_at >= REPORT_SECONDS
+        if devices != self._told or is_due:
+            self._node = self._api.patch(f"{self._path}/status", {"status": self._status(devices)})
+            self._told, self._told_at = devices, time.monotonic()
 
     def _register(self) -> None:
         name = self._options.node
@@ -96,7 +109,7 @@ class NodeReporter:
         } | dict(self._options.labels)
         body: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {}}
         try:
-            self._node = self._api.create("/api/v1/nodes", body | {"status": self._status()})
+            self._node = self._api.create("/api/v1/nodes", body | {"status": self._status(self._resources())})
         except ApiError as error:
             if error.status != 409:
                 raise
@@ -111,9 +124,8 @@ class NodeReporter:
         if zero:
             self._api.patch(f"{self._path}/status", {"status": {"capacity": zero, "allocatable": zero}})
 
-    def _status(self) -> Json:
+    def _status(self, devices: Resources) -> Json:
         """The parts that are this kubelet's; totals that others put beside them are left alone."""
-        devices = self._resources()
         now = timestamp(time.time())
 
         def condition(kind: str, status: str, reason: str, message: str) -> Json:

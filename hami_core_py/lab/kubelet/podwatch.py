@@ -53,6 +53,10 @@ class PodWatch:
                     version = ""
                 log.warning("pod watch interrupted", extra={"node": self._node, "error": str(error)})
                 self._stopping.wait(RETRY_SECONDS)
+            except Exception:
+                log.exception("pod watch failed, listing again", extra={"node": self._node})
+                version = ""
+                self._stopping.wait(RETRY_SECONDS)
 
     def _is_ours(self, pod: Json) -> bool:
         return bool(pod["spec"].get("nodeName") == self._node)

@@ -95,13 +95,17 @@ class Reporter:
             is_stopping = self._is_stopping
             with self._lock:
                 reports = dict(self._reports)
-            failed = [uid for uid, report in reports.items() if not self._send(uid, report)]
-            if not failed:
+            is_done = True
+            for uid, report in reports.items():
+                is_done &= self._send(uid, report)
+                if is_stopping and not is_done:
+                    return
+            if is_done:
                 self._send_events()
             if is_stopping:
                 return
-            self._wake.wait(RETRY_SECONDS if failed else None)
-            if failed and not self._is_stopping:
+            self._wake.wait(None if is_done else RETRY_SECONDS)
+            if not is_done and not self._is_stopping:
                 time.sleep(0.05)  # reports arriving meanwhile must not turn an outage into a busy loop
 
     def _send(self, uid: str, report: _Report) -> bool:

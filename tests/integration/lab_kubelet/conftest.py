@@ -163,12 +163,16 @@ class Lab:
         self.kubelet: Kubelet | None = None
         self.plugins: list[Plugin] = []
 
-    def start_kubelet(self, **settings: Any) -> Kubelet:
+    def begin_kubelet(self, **settings: Any) -> Kubelet:
         settings = {"retry_seconds": 0.2, "first_retry_seconds": 0.05, "backoff_seconds": 0.1} | settings
         self.kubelet = Kubelet(KubeletOptions(node=NODE, api_url=self.url, root=self.root, **settings))
         self.kubelet.start()
-        assert self.kubelet.wait_ready(10)
         return self.kubelet
+
+    def start_kubelet(self, **settings: Any) -> Kubelet:
+        kubelet = self.begin_kubelet(**settings)
+        assert kubelet.wait_ready(10)
+        return kubelet
 
     def stop_kubelet(self, *, leave_containers: bool = False) -> None:
         if self.kubelet is not None:
@@ -265,6 +269,12 @@ class Lab:
     def pid(self, pod: Json, container_name: str = "main") -> int:
         path = self.root / "pods" / pod["metadata"]["uid"] / "containers" / container_name / "state.json"
         return int(json.loads(path.read_text())["pid"])
+
+    def pid_or_none(self, pod: Json, container_name: str = "main") -> int | None:
+        try:
+            return self.pid(pod, container_name)
+        except FileNotFoundError:
+            return None
 
     def checkpoint(self) -> Json:
         return dict(json.loads((self.root / "device-plugins" / "kubelet_internal_checkpoint").read_text()))

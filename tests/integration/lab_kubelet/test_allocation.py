@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import grpc
@@ -187,3 +189,23 @@ def test_totals_that_somebody_else_published_are_left_alone(lab: Any, plugin: An
     (lab.root / "device-plugins" / "kubelet_internal_checkpoint").unlink()
     lab.start_kubelet()
     assert lab.allocatable("acme.example/npu-memory") == "0"
+
+
+def test_listing_during_an_allocate_can_give_one_id_to_two_pods_as_in_a_real_kubelet(lab: Any) -> None:
+    plugin = lab.start_plugin(count=2)
+    lab.create("ends", lab.container(devices=1), restartPolicy="Never")
+    ends = lab.await_phase("ends", "Running")
+    answer = plugin.answer
+
+    def list_meanwhile(ids: list[str]) -> Any:
+        plugin.answer = answer
+        os.kill(lab.pid(ends), signal.SIGKILL)
+        lab.await_phase("ends", "Failed")
+        lab.pod_resources()
+        return answer(ids)
+
+    plugin.answer = list_meanwhile
+    for name in ("victim", "next", "twin"):
+        lab.create(name, lab.container(devices=1))
+        lab.await_phase(name, "Running")
+    assert plugin.named("Allocate") == [["npu-0"], ["npu-1"], ["npu-0"], ["npu-1"]]

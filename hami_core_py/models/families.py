@@ -266,3 +266,4 @@ class Family:
     liveness: Liveness = Always()
     lock: NodeLock | None = None
     score_weight: float = 0.0
+    served: bool = True

@@ -2,7 +2,6 @@
 
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -17,18 +16,13 @@ def read_as(model: type[Any], value: Any, document: Document, place: Place) -> A
         raise document.wrong(place, "a mapping", type(value).__name__)
     _refuse_unknown(model, value, document, place)
     try:
-        return _adapter(model).validate_python(value)
+        return TypeAdapter(model).validate_python(value)
     except ValidationError as problem:
         first = problem.errors()[0]
         inner = [part for part in first["loc"] if isinstance(part, int) or not part[:1].isupper()]
         got = "nothing" if first["type"] == "missing" else repr(first["input"])
         expected = "a value" if first["type"] == "missing" else first["msg"].removeprefix("Input should be ")
         raise document.wrong([*place, *inner], expected, got) from problem
-
-
-@cache
-def _adapter(model: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(model)
 
 
 def _refuse_unknown(model: type[Any], value: dict[str, Any], document: Document, place: Place) -> None:

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from hami_core_py.hooks import BackendSettings
 
 MAX_AMOUNT = 2**31 - 1
+XIDS = r"^\s*((all|xids|\d+)(\s*,\s*(all|xids|\d+))*\s*)?$"
+"""Comma-separated XIDs, or a word for all of them."""
 
 
 class AllowedProfiles(BaseModel):
@@ -102,9 +104,9 @@ class Settings(BackendSettings):
     """Whether links between devices are read, for the policy ``topology-aware``."""
     pass_device_specs: bool = True
     """Whether device nodes are handed to the container beside the variables that the vendor's runtime reads."""
-    health_checks_disabled: str = ""
+    health_checks_disabled: str = Field(default="", pattern=XIDS)
     """XIDs that do not make a device unhealthy, comma separated; ``all``: none does. Empty: ``DP_DISABLE_HEALTHCHECKS``."""
-    health_checks_enabled: str = ""
+    health_checks_enabled: str = Field(default="", pattern=XIDS)
     """XIDs that make a device unhealthy although they are ignored otherwise. Empty: ``DP_ENABLE_HEALTHCHECKS``."""
     recovery_seconds: float = Field(default=300.0, gt=0)
     """Time without a critical event after which an unhealthy device that answers counts as healthy again."""

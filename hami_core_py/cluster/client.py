@@ -60,7 +60,7 @@ class Client:
         *,
         timeout_seconds: float = 3.0,
         agent: str = "hami",
-        call_connections: int = 16,
+        call_connections: int = 64,
     ) -> "Client":
         """A client of the cluster that a kubeconfig names; ``None``: the one this process runs in.
 

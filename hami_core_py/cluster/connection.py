@@ -15,7 +15,7 @@ class Connection:
     Calls and watches have separate pools, so that a long watch never holds a call's connection.
     """
 
-    def __init__(self, configuration: Any, *, call_connections: int = 16) -> None:
+    def __init__(self, configuration: Any, *, call_connections: int = 64) -> None:
         from kubernetes.client.rest import RESTClientObject
 
         self.url: str = configuration.host.rstrip("/")
@@ -24,11 +24,11 @@ class Connection:
         configuration.retries = False
         configuration.connection_pool_maxsize = call_connections
         self.calls = RESTClientObject(configuration).pool_manager.connection_from_url(self.url)
-        configuration.connection_pool_maxsize = 1
+        configuration.connection_pool_maxsize = 16
         self.watches = RESTClientObject(configuration).pool_manager.connection_from_url(self.url)
 
     @classmethod
-    def from_kubeconfig(cls, path: Path | str | None, *, call_connections: int = 16) -> "Connection":
+    def from_kubeconfig(cls, path: Path | str | None, *, call_connections: int = 64) -> "Connection":
         """Read a kubeconfig file; ``None``: the pod's own service account, or the default file outside of a cluster.
 
         :raises BadInputError: it cannot be read or lacks what is needed.

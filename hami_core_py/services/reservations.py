@@ -7,6 +7,7 @@ when kube-scheduler names another node, and yields to a pod of higher priority.
 *binding* – made by bind. Only a known outcome ends it: while a call's outcome is unknown the pod may be bound.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -47,7 +48,7 @@ class Reservations:
     def __init__(
         self,
         engine: Engine,
-        clock: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
         *,
         assumed_seconds: float = 30.0,
         volume_seconds: float = 660.0,

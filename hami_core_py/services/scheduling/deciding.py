@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from hami_core_py.codecs.v210.reasons import render_refusals
+from hami_core_py.codecs.v210.reasons import render_refusals, word
 from hami_core_py.decisions.sentences import sentence
 from hami_core_py.decisions.verdicts import ScoredNode, Verdicts
 from hami_core_py.errors import BackendError, BadInputError
@@ -184,6 +184,9 @@ class Scheduling:
         placed = self._engine.place(asked.request, asked.pod, node)
         if isinstance(placed, Placement):
             return ""
+        state = self._engine.inventory.node(node)
+        if state is None or all(state.closed.get(device.family) is Reason.AGENT_AWAY for device in state.devices):
+            return word(Reason.UNKNOWN_NODE)  # v2.10 forgets devices whose plugin is away, and a node without devices
         families = {device.id: device.family for device in self._engine.inventory.devices(node)}
         struck = next((families[r.device] for r in placed if r.device in families), asked.request.families[0])
         return render_refusals(placed, self._engine.ask.families.get(struck))

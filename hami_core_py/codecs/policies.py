@@ -91,19 +91,17 @@ def read_selection(annotations: Mapping[str, str], family: Family) -> Selection:
 
 
 def parse_ids(text: str) -> frozenset[str] | None:
-    """Device ids from a comma list. ``None``, no constraint, when it is blank; commas alone name only the empty id."""
-    return frozenset(piece.strip() for piece in text.split(",")) if text.strip() else None
+    """Device ids from a comma list; ``None``, no constraint, when it names none, as blanks and commas alone do."""
+    return frozenset(_words(text)) or None
 
 
 def parse_models(text: str) -> tuple[str, ...] | None:
-    """Model words from a comma list, in order. ``None``, no constraint, when it is blank; commas alone match no model.
+    """Model words from a comma list, in order; ``None``, no constraint, when it names none, as blanks and commas alone do.
 
     A word matches as part of a model; written ``=Model Name`` it is the whole model.
     """
-    if not text.strip():
-        return None
     words = (f"={word[1:].strip()}" if word.startswith("=") else word for word in _words(text))
-    return tuple(dict.fromkeys(word for word in words if word != "="))
+    return tuple(dict.fromkeys(word for word in words if word != "=")) or None
 
 
 def read_switch(annotations: Mapping[str, str], keys: Iterable[str]) -> bool:
@@ -111,9 +109,13 @@ def read_switch(annotations: Mapping[str, str], keys: Iterable[str]) -> bool:
     return any(annotations.get(key) in _TRUE for key in keys)
 
 
-def first_text(annotations: Mapping[str, str], keys: Iterable[str]) -> str:
-    """The first of these annotations that is there and not blank; empty when none is."""
-    return next((text for key in keys if (text := annotations.get(key, "").strip())), "")
+def read_mode(annotations: Mapping[str, str], keys: Iterable[str]) -> str:
+    """The modes that the first of these annotations names, as it is written; empty, any mode, when there is none.
+
+    A blank annotation names no mode, which only a device without modes offers; so does the comma that stands for it here.
+    """
+    text = next((annotations[key] for key in keys if key in annotations), None)
+    return "" if text is None else text.strip() or ","
 
 
 def _words(text: str) -> list[str]:

@@ -7,7 +7,7 @@ an amount below 0 or above what the wire holds, is an error, never "nothing" and
 from dataclasses import replace
 
 from hami_core_py.codecs.fields import MAX_AMOUNT, shown
-from hami_core_py.codecs.policies import first_text, read_selection, read_switch
+from hami_core_py.codecs.policies import read_mode, read_selection, read_switch
 from hami_core_py.codecs.quantities import MIB, bytes_suffix, parse_quantity, whole_number
 from hami_core_py.errors import RequestError
 from hami_core_py.models.families import CoreRule, Family, MemoryRule, Resources
@@ -50,7 +50,7 @@ def read_by_table(container: ContainerView, pod: PodView, family: Family) -> tup
     return (
         replace(
             request,
-            mode=first_text(annotations, selectors.mode),
+            mode=read_mode(annotations, selectors.mode),
             selection=read_selection(annotations, family),
             numa_bind=read_switch(annotations, selectors.numa_bind),
         ),

@@ -6,16 +6,16 @@ from hami_core_py.codecs.policies import (
     DEVICE_POLICY,
     NODE_POLICY,
     WEIGHTS,
-    first_text,
     parse_chain,
     parse_ids,
     parse_models,
     parse_weights,
+    read_mode,
     read_policies,
     read_selection,
     read_switch,
 )
-from hami_core_py.decisions.fit import id_selected, model_selected
+from hami_core_py.decisions.fit import id_selected, mode_offered, model_selected
 from hami_core_py.errors import RequestError
 from hami_core_py.models.families import Selectors
 from hami_core_py.models.requests import ANY_DEVICE, Policies, Weights
@@ -76,7 +76,7 @@ def test_exact_word_can_be_unwanted() -> None:
 
 
 def test_lone_equals_sign_is_no_word() -> None:
-    assert parse_models("=, =") is None
+    assert parse_models("=, =") == ()
 
 
 def test_device_must_be_in_every_list_of_wanted_ids() -> None:
@@ -109,9 +109,15 @@ def test_switch_is_off_for_anything_else(text: str) -> None:
     assert not read_switch({"bind": text}, ("bind",))
 
 
-def test_first_annotation_that_says_something_counts() -> None:
-    assert first_text({"a": " ", "b": " mig "}, ("a", "b")) == "mig"
-    assert first_text({}, ("a",)) == ""
+def test_first_annotation_names_the_modes() -> None:
+    assert read_mode({"a": " mig ", "b": "mps"}, ("a", "b")) == "mig"
+    assert read_mode({}, ("a",)) == ""
+
+
+def test_blank_mode_fits_no_device_that_has_one() -> None:
+    asked = read_mode({"a": " "}, ("a",))
+    assert not mode_offered(("mig",), asked)
+    assert mode_offered((), asked)
 
 
 def test_pod_without_policies_takes_the_defaults() -> None:

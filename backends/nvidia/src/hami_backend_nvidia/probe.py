@@ -77,29 +77,27 @@ def use(index: int) -> dict[str, Any]:
 
 
 def links() -> list[dict[str, Any]]:
-    """For every ordered pair of GPUs: the level of their common ancestor, and how many direct links they have."""
-    handles = {}
-    for index in range(nvml.nvmlDeviceGetCount()):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            handles[text(nvml.nvmlDeviceGetUUID(handle))] = handle
-        except nvml.NVMLError:
-            continue
-    if len(handles) < 2:
-        return []
-    ends = {uuid: list(link_ends(handle)) for uuid, handle in handles.items()}
-    buses = {uuid: text(nvml.nvmlDeviceGetPciInfo(handle).busId).lower() for uuid, handle in handles.items()}
+    """For every ordered pair of GPUs: the level of their common ancestor, and how many direct links they have.
+
+    A link is a nicety: what the driver fails on is left out, and no device is lost for it.
+    """
+    handles = [attempt(nvml.nvmlDeviceGetHandleByIndex, index) for index in range(nvml.nvmlDeviceGetCount())]
+    ends = {}
+    for handle in handles:
+        uuid, pci = attempt(nvml.nvmlDeviceGetUUID, handle), attempt(nvml.nvmlDeviceGetPciInfo, handle)
+        if uuid is not None and pci is not None:
+            ends[text(uuid)] = (handle, text(pci.busId).lower(), list(link_ends(handle)))
     return [
         {
             "from": one,
             "to": other,
-            "level": supported(nvml.nvmlDeviceGetTopologyCommonAncestor, handles[one], handles[other]),
-            "direct": sum(bus == buses[other] for bus, _ in ends[one]),
-            "switched": sum(is_switch for _, is_switch in ends[one]),
-            "has_links": bool(ends[one]),
+            "level": attempt(nvml.nvmlDeviceGetTopologyCommonAncestor, handle, peer),
+            "direct": sum(bus == peer_bus for bus, _ in remotes),
+            "switched": sum(is_switch for _, is_switch in remotes),
+            "has_links": bool(remotes),
         }
-        for one in handles
-        for other in handles
+        for one, (handle, _, remotes) in ends.items()
+        for other, (peer, peer_bus, _) in ends.items()
         if one != other
     ]
 
@@ -107,11 +105,11 @@ def links() -> list[dict[str, Any]]:
 def link_ends(handle: Any) -> Iterator[tuple[str, bool]]:
     """Bus id of what each enabled link of a GPU leads to, and whether that is a switch."""
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        if supported(nvml.nvmlDeviceGetNvLinkState, handle, link) != nvml.NVML_FEATURE_ENABLED:
+        if attempt(nvml.nvmlDeviceGetNvLinkState, handle, link) != nvml.NVML_FEATURE_ENABLED:
             continue
-        remote = supported(nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+        remote = attempt(nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
         if remote is not None:
-            kind = supported(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+            kind = attempt(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
             yield text(remote.busId).lower(), kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
 
 
@@ -166,6 +164,16 @@ def supported(question: Callable[..., Any], *arguments: Any) -> Any:
         if problem.value in NOT_THERE:
             return None
         raise
+
+
+def attempt(question: Callable[..., Any], *arguments: Any) -> Any:
+    """An answer of the driver; ``None`` where it fails for whatever reason, as when a handle could not be had."""
+    if None in arguments:
+        return None
+    try:
+        return question(*arguments)
+    except nvml.NVMLError:
+        return None
 
 
 def text(value: str | bytes) -> str:

@@ -76,7 +76,7 @@ def test_exact_word_can_be_unwanted() -> None:
 
 
 def test_lone_equals_sign_is_no_word() -> None:
-    assert parse_models("=, =") == ()
+    assert parse_models("=, =") is None
 
 
 def test_device_must_be_in_every_list_of_wanted_ids() -> None:

@@ -30,15 +30,15 @@ WORDS: Final[Mapping[Reason, str]] = {
     Reason.QUOTA: "ResourceQuotaNotFit",
     Reason.BACKEND_RULE: "CardNotFoundCustomFilterRule",
     Reason.BACKEND_FAILED: "CardNotFoundCustomFilterRule",
-    # v2.10 knows no such devices; for its readers they are out of order.
+    # v2.10 has no word for these; to its readers such devices are out of order.
     Reason.UNREADABLE_RECORD: "CardNotHealth",
     Reason.UNREADABLE_INVENTORY: "CardNotHealth",
-    Reason.AGENT_AWAY: "CardNotHealth",
 }
 """Reason → the word that is counted; a family's ``reason_words`` win."""
 
 NODE_SENTENCES: Final[Mapping[Reason, str]] = {
     Reason.NO_DEVICES: "NodeInsufficientDevice",
+    Reason.AGENT_AWAY: "NodeInsufficientDevice",
     Reason.UNKNOWN_NODE: "node unregistered",
     Reason.LOCKED: "node usage unavailable",
 }

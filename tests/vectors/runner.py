@@ -13,7 +13,7 @@ from tests.vectors.files import Ours, Vector
 Answer = Callable[[Vector], Any]
 Counting = Callable[[Vector, Any], Any]
 
-GROUPS = ("codecs", "decisions", "requests", "locks", "webhook")
+GROUPS = ("codecs", "decisions", "requests", "locks", "webhook", "filters")
 """Modules of ``answers``; each has ``KINDS``, kind → how to answer it, and may have ``EXPECTED``, kind → what of v2.10's
 answer counts, in words that ours has too."""
 
@@ -65,7 +65,7 @@ def run(vectors: Iterable[Vector], ours: Mapping[str, Ours]) -> Tally:
             tally.not_covered[f"{vector.kind}: {missing}"] += 1
             continue
         except Exception:  # noqa: BLE001 - one broken answer must not hide the others
-            problems = [traceback.format_exc(limit=-4)]
+            problems = [traceback.format_exc(limit=-1)]
         if problems:
             tally.differing[vector.id] = problems
         else:

@@ -5,7 +5,7 @@ import pytest
 from tests.vectors.files import find, folder, our_answers, read_vectors
 from tests.vectors.runner import run
 
-FILES = ("codec.jsonl", "webhook.jsonl")
+FILES = ("codec.jsonl", "webhook.jsonl", "filter-nvidia.jsonl", "filter-random.jsonl")
 
 pytestmark = [
     pytest.mark.vectors,

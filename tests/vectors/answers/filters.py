@@ -1,0 +1,108 @@
+"""One filter call on a cluster: nodes and pods through the intake, the pod through the scheduler in its single-node mode.
+
+v2.10 writes its annotations at filter, we at bind: what is compared is what our bind would write in v2.10's dialect, on a node
+whose plugin takes its work from the list. Labels are not compared: a Binding carries none.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from hami_core_py.cluster.client import Client
+from hami_core_py.codecs import native
+from hami_core_py.codecs.records import BIND_TIME, PHASE
+from hami_core_py.codecs.times import SECOND_NS
+from hami_core_py.hooks.ask import Ask
+from hami_core_py.models.allocations import Placement
+from hami_core_py.models.requests import Policies
+from hami_core_py.models.views import node_view
+from hami_core_py.services.engine import Engine
+from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
+from hami_core_py.services.intake.handshakes import Handshakes
+from hami_core_py.services.inventory import Inventory
+from hami_core_py.services.ledger import Ledger
+from hami_core_py.services.reservations import Reservations
+from hami_core_py.services.scheduling import Binder, Scheduling
+from hami_core_py.services.scheduling.recent import Recent
+from hami_core_py.services.scheduling.recording import record_of
+from tests.vectors.files import Vector
+from tests.vectors.runner import NotCoveredError
+from tests.vectors.world import ask_for, flags_of, resources_named
+
+Json = dict[str, Any]
+
+AT_NS = 1_788_084_000 * SECOND_NS
+WRITTEN_BY_BIND_ALONE = frozenset({native.RECORD, native.PROOF, native.BIND_NODE, native.BIND_PHASE, PHASE, BIND_TIME})
+PLACED_BY_TABLE = frozenset({"NVIDIA", "DCU", "GCU", "AMD", "Biren", "MR-V100", "MR-V50", "BI-V150", "BI-V100"})
+"""Families that need no rule or annotation of their own, and the one whose backend is installed."""
+
+
+class Cluster:
+    """The scheduler's state for one vector."""
+
+    def __init__(self, given: Mapping[str, Any], ask: Ask, defaults: Policies) -> None:
+        inventory, ledger = Inventory(), Ledger()
+        self.ask, self.engine = ask, Engine(inventory, ledger, ask)
+        nodes = NodeIntake(inventory, ask, shakes_hands=Handshakes(lambda node, key, text: None))
+        nodes.sync(node_view(node) for node in given["nodes"])
+        pods = PodIntake(ledger, ask)
+        pods.sync(read_pod_news(pod) for pod in given.get("pods") or ())
+        self.recent = Recent(ask, defaults)
+        reservations = Reservations(self.engine, lambda: 0.0)
+        nowhere = cast(Client, None)  # nothing is bound here
+        binder = Binder(nowhere, reservations, self.recent, nodes, ask)
+        self.scheduling = Scheduling(self.engine, reservations, binder, self.recent, mode="single-node")
+
+    def filter(self, pod: Mapping[str, Any], names: list[str]) -> Json:
+        """The answer and the annotations that bind would write, in v2.10's words."""
+        answer = self.scheduling.filter(pod, names)
+        result: Json = {}
+        if answer.error:
+            result["error"] = answer.error
+        if answer.names:
+            result["nodeNames"] = answer.names
+        if answer.failed or answer.unresolvable:
+            result["failedNodes"] = {**answer.failed, **answer.unresolvable}
+        asked = self.recent.read(pod) if not answer.error else None
+        if asked is not None and asked.request.families and answer.names:
+            placed = self.engine.place(asked.request, asked.pod, answer.names[0])
+            assert isinstance(placed, Placement)
+            families = frozenset(asked.request.families)
+            written = record_of(asked.pod, placed, self.ask, at_ns=AT_NS, ordered=families)
+            result["annotations"] = {k: text for k, text in written.items() if k not in WRITTEN_BY_BIND_ALONE}
+        return result
+
+
+def filter_once(vector: Vector) -> Json:
+    given, ask = vector.input, ask_for(vector)
+    refuse_uncovered(given, ask, [given["pod"]])
+    names = given.get("nodeNames", [node["metadata"]["name"] for node in given["nodes"]])
+    return Cluster(given, ask, defaults_of(vector)).filter(given["pod"], names)
+
+
+def defaults_of(vector: Vector) -> Policies:
+    """The policies that a vector's flags name."""
+    flags = flags_of(vector)
+    return Policies(node=flags["nodeSchedulerPolicy"], device=tuple(flags["gpuSchedulerPolicy"].split(",")))
+
+
+def refuse_uncovered(given: Mapping[str, Any], ask: Ask, pods: list[Mapping[str, Any]]) -> None:
+    """:raises NotCoveredError: the vector is about something that is not built yet."""
+    if given.get("quotas"):
+        raise NotCoveredError("quota")
+    if "migProfiles" in str(given["nodes"]):
+        raise NotCoveredError("MIG")
+    for pod in pods:
+        if strangers := sorted(resources_named(pod, ask) - PLACED_BY_TABLE):
+            raise NotCoveredError(f"placing {strangers[0]}")
+
+
+def expected(_: Vector, answer: Any) -> Any:
+    """What of v2.10's answer counts."""
+    counting = {key: answer[key] for key in ("nodeNames", "failedNodes", "error") if answer.get(key)}
+    if "patch" in answer:
+        counting["annotations"] = answer["patch"]["metadata"]["annotations"]
+    return counting
+
+
+KINDS = {"filter": filter_once}
+EXPECTED = {"filter": expected}

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -59,7 +60,7 @@ class Api:
         self.logs = logs
         self._bookmark_s = bookmark_s
         self._streams: set[WatchStream] = set()
-        self._is_ending = False
+        self._ending = asyncio.Event()
         self._pool = ThreadPoolExecutor(_BLOCKING_CALLS, "apiserver")
         self._control = Control(store, self.faults, self.end_watches)
 
@@ -84,8 +85,8 @@ class Api:
         return len(streams)
 
     def end(self) -> None:
-        """Close all watches for good: new ones end at once, so that the server can stop."""
-        self._is_ending = True
+        """Close all watches for good: new ones end at once, so that the server can stop. On the event loop."""
+        self._ending.set()
         self.end_watches()
 
     def close(self) -> None:
@@ -107,7 +108,7 @@ class Api:
         caller = caller_of(request.headers, query)
         call = self._call(request.method, where, query, caller)
         fault = self.faults.strike(call, "before")
-        if fault is not None and await _suffer(fault):
+        if fault is not None and await self._suffer(fault):
             return None
         try:
             response = await self._carry_out(request, call, where, query, caller)
@@ -119,7 +120,7 @@ class Api:
             told = f"{where.resource.kind}: the object has a value of a wrong type: {error}"
             response = answers.error_answer(bad_request(told))
         fault = self.faults.strike(call, "after")
-        if fault is not None and await _suffer(fault):
+        if fault is not None and await self._suffer(fault):
             return None
         return response
 
@@ -211,7 +212,7 @@ class Api:
             tells_initial_end=bool(initial) and bookmarks,
         )
         self._streams.add(stream)
-        if self._is_ending:
+        if self._ending.is_set():
             stream.end()
 
         async def body() -> Any:
@@ -318,7 +319,7 @@ class Api:
         def is_over() -> bool:
             now = self.store.objects.get(where.resource, key)
             phase = (now or {}).get("status", {}).get("phase")
-            return self._is_ending or now is None or phase in ("Succeeded", "Failed")
+            return self._ending.is_set() or now is None or phase in ("Succeeded", "Failed")
 
         text = read_log(
             path,
@@ -334,6 +335,17 @@ class Api:
         form = answers.form_of(request.headers.get("accept", ""))
         now, include = self.store.clock(), _include(query)
         return answers.object_answer(where.resource, obj, form, now, include, code=code, caller=caller)
+
+    async def _suffer(self, fault: Fault) -> bool:
+        """Let a fault do its harm; true when the connection is to be cut. :raises StatusError: its answer."""
+        if fault.stall_s > 0:
+            with suppress(TimeoutError):  # a server that stops does not wait for its faults
+                await asyncio.wait_for(self._ending.wait(), fault.stall_s)
+        if fault.drop:
+            return True
+        if (error := fault.error()) is not None:
+            raise error
+        return False
 
     async def _run(self, where: Route, action: Callable[[], T], *, writes: bool) -> T:
         """Run a store operation: at once when nothing in it can block, in a worker thread otherwise."""
@@ -375,17 +387,6 @@ async def _body(request: Request) -> bytes:
             message = f"the body: expected at most {BODY_LIMIT_BYTES} bytes, got more"
             raise StatusError(413, "RequestEntityTooLarge", message)
     return bytes(body)
-
-
-async def _suffer(fault: Fault) -> bool:
-    """Let a fault do its harm; true when the connection is to be cut. :raises StatusError: its answer."""
-    if fault.stall_s > 0:
-        await asyncio.sleep(fault.stall_s)
-    if fault.drop:
-        return True
-    if (error := fault.error()) is not None:
-        raise error
-    return False
 
 
 async def _cut(scope: Scope) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import uvicorn
@@ -72,7 +73,7 @@ class ApiServer:
     def stop(self) -> None:
         """End all watches, answer what has begun, and stop. Does nothing when it is not running."""
         if self._server is not None:
-            self._server.should_exit = True
+            self._server.ask_to_stop()
         if self._thread is not None:
             self._thread.join()
         if self._api is not None:
@@ -122,6 +123,7 @@ class ApiServer:
             access_log=False,
             log_config=None,
             server_header=False,
+            date_header=False,
             timeout_graceful_shutdown=5,
         )
         self._api, self._server = api, _Server(config, api)
@@ -129,16 +131,31 @@ class ApiServer:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn that ends the watches before it waits for connections to finish."""
+    """Uvicorn that stops when told, not at its next look, and ends the watches before it waits for connections."""
 
     def __init__(self, config: uvicorn.Config, api: Api) -> None:
         super().__init__(config)
         self.is_serving = threading.Event()
         self._api = api
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked = asyncio.Event()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+    def ask_to_stop(self) -> None:
+        """From any thread, or a signal handler."""
+        self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._asked.set)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self.ask_to_stop()
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self.on_tick(0)
         self.is_serving.set()
+        if not self.should_exit:
+            await self._asked.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._api.end()

@@ -18,6 +18,7 @@ from hami_core_py.lab.kubelet import checkpoint, pods
 from hami_core_py.lab.kubelet.api import Json
 from hami_core_py.lab.kubelet.checkpoint import Entry
 from hami_core_py.lab.kubelet.endpoint import Endpoint, PluginDevice, PluginError
+from hami_core_py.lab.kubelet.holdings import Holdings
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
 
 WITHOUT_NUMA = -1
@@ -56,7 +57,7 @@ class DeviceManager:
         self._endpoints: dict[str, Endpoint] = {}
         self._devices: dict[str, dict[str, PluginDevice]] = {}
         self._healthy: dict[str, set[str]] = {}
-        self._held: dict[str, dict[str, dict[str, Entry]]] = {}
+        self._held = Holdings()
         self._allocated: dict[str, set[str]] = {}
         self._reusable: tuple[str, dict[str, set[str]]] = ("", {})
         self._sources_ready = False
@@ -74,8 +75,8 @@ class DeviceManager:
             if found is None:
                 return (self._directory / checkpoint.NAME).exists()
             for entry in found.entries:
-                self._hold(entry)
-            self._allocated = self._held_ids()
+                self._held.add(entry)
+            self._allocated = self._held.ids()
             for resource in found.registered:
                 self._devices[resource], self._healthy[resource] = {}, set()
                 self._endpoints[resource] = Endpoint(resource)
@@ -130,11 +131,11 @@ class DeviceManager:
         is_init = any(one["name"] == name for one in pods.init_containers(pod))
         self._allocate_container(uid, container, reusable)
         with self._lock:
-            for resource, entry in self._held.get(uid, {}).get(name, {}).items():
+            for entry in self._held.of(uid, name):
                 if is_init and not pods.is_sidecar(container):
-                    reusable.setdefault(resource, set()).update(entry.ids)
+                    reusable.setdefault(entry.resource, set()).update(entry.ids)
                 else:
-                    reusable.get(resource, set()).difference_update(entry.ids)
+                    reusable.get(entry.resource, set()).difference_update(entry.ids)
 
     def prepare(self, pod: Json, container: Json) -> list[dp.ContainerAllocateResponse]:
         """Call PreStartContainer where a plugin wants it, and answer what the container receives.
@@ -148,7 +149,7 @@ class DeviceManager:
                 continue
             with self._lock:
                 endpoint = self._endpoints.get(resource)
-                entry = self._held.get(uid, {}).get(name, {}).get(resource)
+                entry = self._held.find(uid, name, resource)
             if endpoint is None:
                 raise PluginError(f"endpoint not found in cache for a registered resource: {resource}")
             if endpoint.options is not None and endpoint.options.pre_start_required:
@@ -161,15 +162,12 @@ class DeviceManager:
             is_missing = is_missing or (entry is None and uid in set(self._active_pods()))
         if is_missing:
             self.allocate(pod, container)
-        with self._lock:
-            entries = self._held.get(uid, {}).get(name, {})
-            return [dp.ContainerAllocateResponse.FromString(entries[resource].response) for resource in sorted(entries)]
+        return [dp.ContainerAllocateResponse.FromString(entry.response) for entry in self.holdings(uid, name)]
 
     def holdings(self, uid: str, container: str) -> list[Entry]:
         """The devices that a container holds."""
         with self._lock:
-            entries = self._held.get(uid, {}).get(container, {})
-            return [entries[resource] for resource in sorted(entries)]
+            return self._held.of(uid, container)
 
     def forget_finished(self) -> None:
         """Take devices back from pods that have ended.
@@ -181,11 +179,8 @@ class DeviceManager:
         if not self._sources_ready:
             return
         with self._lock:
-            finished = [uid for uid in self._held if uid not in active]
-            for uid in finished:
-                del self._held[uid]
-            if finished:
-                self._allocated = self._held_ids()
+            if self._held.keep_only(active):
+                self._allocated = self._held.ids()
 
     def close(self) -> None:
         """End the connections to all plugins."""
@@ -211,18 +206,18 @@ class DeviceManager:
                 response = self._endpoints[resource].allocate(self._shuffled(chosen))
             except PluginError:
                 with self._lock:
-                    self._allocated = self._held_ids()
+                    self._allocated = self._held.ids()
                 raise
             with self._lock:
                 by_numa = self._by_numa(resource, chosen)
-                self._hold(Entry(uid, name, resource, by_numa, response.SerializeToString()))
+                self._held.add(Entry(uid, name, resource, by_numa, response.SerializeToString()))
         if is_changed:
             self._write_checkpoint()
 
     def _choose(self, uid: str, name: str, resource: str, count: int, reusable: set[str]) -> set[str]:
         """The ids a container is to get; empty when it has them, or needs none."""
         with self._lock:
-            entry = self._held.get(uid, {}).get(name, {}).get(resource)
+            entry = self._held.find(uid, name, resource)
             own = entry.ids if entry else frozenset()
             if entry is not None and len(own) != count:
                 raise PluginError(
@@ -275,20 +270,6 @@ class DeviceManager:
                 found.setdefault(numa, []).append(one)
         return found
 
-    def _hold(self, entry: Entry) -> None:
-        self._held.setdefault(entry.pod_uid, {}).setdefault(entry.container, {})[entry.resource] = entry
-
-    def _entries(self) -> list[Entry]:
-        return [
-            entry for containers in self._held.values() for entries in containers.values() for entry in entries.values()
-        ]
-
-    def _held_ids(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for entry in self._entries():
-            found.setdefault(entry.resource, set()).update(entry.ids)
-        return found
-
     def _shuffled(self, ids: Iterable[str]) -> list[str]:
         """The ids in an order that means nothing, as from a set in Go, but repeatable with a seed."""
         ordered = sorted(ids)
@@ -298,7 +279,7 @@ class DeviceManager:
     def _write_checkpoint(self) -> None:
         with self._writing:
             with self._lock:
-                entries, healthy = self._entries(), {name: set(ids) for name, ids in self._healthy.items()}
+                entries, healthy = self._held.entries(), {name: set(ids) for name, ids in self._healthy.items()}
             checkpoint.write(self._directory, entries, healthy)
 
     def _devices_changed(self, endpoint: Endpoint, devices: Mapping[str, PluginDevice]) -> None:

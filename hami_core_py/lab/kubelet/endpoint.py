@@ -74,8 +74,9 @@ class Endpoint:
                     on_devices(self, {device.ID: _device(device) for device in answer.devices})
             except grpc.RpcError as error:
                 log.info("device stream ended", extra={"resource": self.resource, "error": in_words(error)})
-            self.stopped_at = time.monotonic()
-            on_end(self)
+            finally:
+                self.stopped_at = time.monotonic()
+                on_end(self)
 
         threading.Thread(target=follow, name=f"plugin {self.resource}", daemon=True).start()
 

@@ -40,7 +40,7 @@ class LogServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="kubelet http", daemon=True
+            target=self._server.serve_forever, args=(0.2,), name="kubelet http", daemon=True
         )
 
     @property

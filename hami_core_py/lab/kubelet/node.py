@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from hami_core_py.codecs.quantities import parse_quantity
+from hami_core_py.errors import RequestError
 from hami_core_py.lab.kubelet.api import Api, ApiError, Json
 from hami_core_py.lab.kubelet.devices import Resources
 from hami_core_py.lab.kubelet.options import KubeletOptions
@@ -67,7 +69,11 @@ class NodeReporter:
     def allocatable(self) -> dict[str, Decimal]:
         """What the node offers to pods, as the API server last answered."""
         told = self._node.get("status", {}).get("allocatable") or self._capacity
-        return {name: parse_quantity(str(value)) for name, value in told.items()}
+        found: dict[str, Decimal] = {}
+        for name, value in told.items():
+            with contextlib.suppress(RequestError):  # what somebody else wrote there stops no pod
+                found[name] = parse_quantity(str(value))
+        return found
 
     def _run(self) -> None:
         is_registered = False

@@ -97,7 +97,7 @@ class Reporter:
                 reports = dict(self._reports)
             is_done = True
             for uid, report in reports.items():
-                is_done &= self._send(uid, report)
+                is_done &= self._try(uid, report)
                 if is_stopping and not is_done:
                     return
             if is_done:
@@ -107,6 +107,13 @@ class Reporter:
             self._wake.wait(None if is_done else RETRY_SECONDS)
             if not is_done and not self._is_stopping:
                 time.sleep(0.05)  # reports arriving meanwhile must not turn an outage into a busy loop
+
+    def _try(self, uid: str, report: _Report) -> bool:
+        try:
+            return self._send(uid, report)
+        except Exception:
+            log.exception("status could not be told", extra={"pod": pods.title(report.pod)})
+            return False
 
     def _send(self, uid: str, report: _Report) -> bool:
         """Whether there is nothing left to send for this report."""

@@ -149,7 +149,7 @@ class Runtime:
         if config is None or state is None:
             return None
         instance = Instance(config["id"], config["restart_count"], state["started_at"])
-        if ended is None and start_ticks(state["keeper"]) == state["keeper_ticks"]:
+        if ended is None and _is_alive(state["keeper"], state["keeper_ticks"]):
             return instance
         ended = _read(directory / "exit.json")
         if ended is None:  # the shim was killed: nobody waited for the process
@@ -235,8 +235,12 @@ class Runtime:
             self._exits.watch(state["keeper"], lambda: self._on_exit(uid))
 
 
+def _is_alive(pid: int, ticks: int) -> bool:
+    return ticks > 0 and start_ticks(pid, dead="ZX") == ticks
+
+
 def _signal(state: Mapping[str, Any], number: signal.Signals) -> None:
-    if start_ticks(state["pid"]) != state["pid_ticks"]:
+    if not _is_alive(state["pid"], state["pid_ticks"]):
         return
     with contextlib.suppress(OSError):
         if number == signal.SIGKILL:

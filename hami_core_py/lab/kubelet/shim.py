@@ -17,11 +17,15 @@ import time
 Document = dict[str, object]
 
 
-def start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot: with the pid, a name that is never used twice; 0 if gone."""
+def start_ticks(pid: int, *, dead: str = "") -> int:
+    """When a process started, in clock ticks since boot: with the pid, a name that is never used twice.
+
+    0 for one that is gone, or in one of the states ``dead`` (Z: ended, but nobody has waited for it).
+    """
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[19])
+            fields = file.read().rpartition(")")[2].split()
+        return 0 if fields[0] in dead else int(fields[19])
     except (OSError, IndexError, ValueError):
         return 0
 

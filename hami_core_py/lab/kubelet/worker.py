@@ -73,8 +73,9 @@ class PodWorker:
                 wait_seconds = self._step()
             except Exception:
                 log.exception("pod worker failed, trying again", extra={"pod": pods.title(self.pod)})
-                wait_seconds = self._options.retry_seconds
-            if not self._is_finished:
+                time.sleep(self._options.retry_seconds)
+                continue
+            if not (self._is_stopping or self._is_finished or self._is_leaving()):
                 self._woken.wait(wait_seconds)
 
     def _step(self) -> float | None:
@@ -208,7 +209,7 @@ class PodWorker:
                 if one.is_running:
                     self._runtime.signal(pods.uid(self.pod), one.name, signal.SIGTERM)
             while any(one.is_running for one in stage):
-                self._woken.clear()
+                self._woken.clear()  # _run looks at the flags again, so nothing said meanwhile is lost
                 self._refresh_instances()
                 left = begun + grace_seconds() - time.monotonic()
                 if self._is_stopping or not any(one.is_running for one in stage):

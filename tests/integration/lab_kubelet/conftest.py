@@ -266,9 +266,12 @@ class Lab:
         path = log_path(self.root / "logs", "default", metadata["name"], metadata["uid"], container_name, run)
         return path.read_text() if path.exists() else ""
 
-    def pid(self, pod: Json, container_name: str = "main") -> int:
+    def process(self, pod: Json, container_name: str = "main") -> Json:
         path = self.root / "pods" / pod["metadata"]["uid"] / "containers" / container_name / "state.json"
-        return int(json.loads(path.read_text())["pid"])
+        return dict(json.loads(path.read_text()))
+
+    def pid(self, pod: Json, container_name: str = "main") -> int:
+        return int(self.process(pod, container_name)["pid"])
 
     def pid_or_none(self, pod: Json, container_name: str = "main") -> int | None:
         try:

@@ -86,6 +86,16 @@ def test_container_that_ended_while_no_kubelet_ran_is_seen_with_its_exit_code(la
     assert lab.state("p")["state"]["terminated"]["exitCode"] == 9
 
 
+def test_container_whose_shim_was_killed_is_ended_and_started_again(lab: Any) -> None:
+    pod = lab.create("p")
+    lab.await_phase("p", "Running")
+    first, shim = lab.pid(pod), lab.process(pod)["keeper"]
+    os.kill(shim, signal.SIGKILL)
+    lab.eventually("it runs again", lambda: lab.state("p").get("restartCount") == 1)
+    assert not os.path.exists(f"/proc/{first}/exe")
+    assert lab.state("p")["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
 def test_pod_deleted_while_no_kubelet_ran_is_ended(lab: Any) -> None:
     gone, deleted = lab.create("gone"), lab.create("deleted", terminationGracePeriodSeconds=1)
     for name in ("gone", "deleted"):

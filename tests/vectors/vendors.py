@@ -27,7 +27,7 @@ from hami_core_py.models.families import (
     Selectors,
     WhileCapacity,
 )
-from hami_core_py.models.requests import CoreUnits, MemoryMib
+from hami_core_py.models.requests import CorePercent, CoreUnits, MemoryMib
 
 Section = Mapping[str, Any]
 
@@ -229,7 +229,7 @@ def _amd(section: Section) -> Iterator[Family]:
             core=section["resourceCoreName"],
             read_from="limits",
         ),
-        core=CoreRule(asked_in="percent", lowest=1, highest=100),
+        core=CoreRule(asked_in="percent", default=CorePercent(100), lowest=1, highest=100),
         inventory=AnnotatedDevices(key="hami.io/node-amd-register"),
         placing=Placing(exclusive_core=False),
         selectors=Selectors(

@@ -71,8 +71,8 @@ def render_refusals(refusals: Sequence[Refusal], family: Family | None = None) -
     """What ``failedNodes`` says of one node.
 
     A refusal with a device counts once. One without a device counts ``usable``, how many devices had been found when the walk
-    failed, or all where it does not say. Too few devices, none found or not curable, is said of the node itself. The total is
-    the largest ``out_of``, else the number of devices refused.
+    failed, or once where it does not say. Too few devices, none found or not curable, is said of the node itself. The total
+    is the largest ``out_of``, else the number of devices refused.
 
     :param refusals: of the one container and family that struck the node.
     """
@@ -83,15 +83,12 @@ def render_refusals(refusals: Sequence[Refusal], family: Family | None = None) -
             return TOO_FEW_REGISTERED
     counts: Counter[Reason] = Counter()
     for refusal in refusals:
-        counts[refusal.reason] += 1 if refusal.device is not None else refusal.usable or refusal.out_of
-    counts = +counts
-    if not counts:
-        return TOO_FEW_REGISTERED
+        counts[refusal.reason] += 1 if refusal.device is not None else refusal.usable or 1
     v210 = family.v210 if family is not None else None
     shown_first = (v210.shown_first if v210 else None) or ()
     foremost = next((reason for reason in shown_first if counts[reason]), None)
     words: Counter[str] = Counter()
     for reason in [foremost] if foremost else list(counts):
         words[word(reason, family)] += counts[reason]
-    total = max(refusal.out_of for refusal in refusals)
+    total = max((refusal.out_of for refusal in refusals), default=0)
     return render_counts(words, total or len({r.device for r in refusals if r.device is not None}))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from hami_core_py.cluster.client import Client
 from hami_core_py.codecs import native
-from hami_core_py.codecs.records import BIND_TIME, PHASE
+from hami_core_py.codecs.records import BIND_TIME, PHASE, bookkeeping_keys
 from hami_core_py.codecs.times import SECOND_NS
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import Placement
@@ -32,8 +32,10 @@ Json = dict[str, Any]
 
 AT_NS = 1_788_084_000 * SECOND_NS
 WRITTEN_BY_BIND_ALONE = frozenset({native.RECORD, native.PROOF, native.BIND_NODE, native.BIND_PHASE, PHASE, BIND_TIME})
-PLACED_BY_TABLE = frozenset({"NVIDIA", "DCU", "GCU", "AMD", "Biren", "MR-V100", "MR-V50", "BI-V150", "BI-V100"})
-"""Families that need no rule or annotation of their own, and the one whose backend is installed."""
+PLACED_BY_TABLE = frozenset(
+    {"NVIDIA", "MLU", "DCU", "GCU", "Mthreads", "AMD", "Biren", "Vastai", "MR-V100", "MR-V50", "BI-V150", "BI-V100"}
+)
+"""Families that need no rule of their own to be placed, and the one whose backend is installed."""
 
 
 class Cluster:
@@ -96,11 +98,14 @@ def refuse_uncovered(given: Mapping[str, Any], ask: Ask, pods: list[Mapping[str,
             raise NotCoveredError(f"placing {strangers[0]}")
 
 
-def expected(_: Vector, answer: Any) -> Any:
-    """What of v2.10's answer counts."""
+def expected(vector: Vector, answer: Any) -> Any:
+    """What of v2.10's answer counts; annotations that only a backend writes, where that backend is installed."""
     counting = {key: answer[key] for key in ("nodeNames", "failedNodes", "error") if answer.get(key)}
     if "patch" in answer:
-        counting["annotations"] = answer["patch"]["metadata"]["annotations"]
+        ask = ask_for(vector)
+        known = bookkeeping_keys(ask.families).union(*(b.info.annotations for b in ask.backends.loaded))
+        annotations = answer["patch"]["metadata"]["annotations"]
+        counting["annotations"] = {key: text for key, text in annotations.items() if key in known}
     return counting
 
 

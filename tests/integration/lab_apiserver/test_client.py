@@ -52,7 +52,7 @@ def test_a_stale_update_conflicts(core: Any) -> None:
     with pytest.raises(client.ApiException) as caught:
         core.replace_namespaced_config_map("a", "default", created)
     assert caught.value.status == 409
-    assert '"reason":"Conflict"' in caught.value.body
+    assert '"reason":"Conflict"' in str(caught.value.body)
 
 
 def test_all_kinds_of_patch_are_understood(core: Any, api_client: Any) -> None:
@@ -86,7 +86,7 @@ def test_a_binding_with_annotations_and_uid_binds_in_one_write(core: Any) -> Non
     assert bound.metadata.annotations == {"hami.io/device-allocated": "[]"}
     with pytest.raises(client.ApiException) as caught:
         core.create_namespaced_binding("default", binding(created.metadata.uid), _preload_content=False)
-    assert "already assigned to node" in caught.value.body
+    assert "already assigned to node" in str(caught.value.body)
 
 
 def test_a_bound_pod_is_deleted_with_grace_and_its_kubelet_ends_it(core: Any) -> None:

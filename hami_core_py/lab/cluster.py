@@ -13,7 +13,7 @@ from hami_core_py.cluster.errors import ApiError, NotFound
 from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.kubelet import end_containers
-from hami_core_py.lab.processes import LabProcess, Program, end_all, free_ports, until
+from hami_core_py.lab.processes import LabProcess, Program, free_ports, until
 from hami_core_py.lab.scenario import LabShape, ProcessStep
 from hami_core_py.models.families import Family
 
@@ -71,7 +71,13 @@ class LabCluster:
 
     def stop(self) -> None:
         """End all processes, the API server last, then the containers, which outlive their kubelets."""
-        end_all(list(self.processes.values()))
+        others = [process for name, process in self.processes.items() if name != "apiserver"]
+        for process in others:
+            process.ask_to_end()
+        for process in others:
+            process.wait_end()
+        if api_server := self.processes.get("apiserver"):
+            api_server.end()
         for node in self.shape.nodes:
             end_containers(self.node_directory(node.name))
 

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,12 +71,22 @@ class LabProcess:
         if self._process:
             self._process.wait()
 
+    def ask_to_end(self) -> None:
+        """Ask it to end (SIGTERM), paused or not; returns at once."""
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+
     def end(self, timeout_seconds: float = 15.0) -> int | None:
         """Ask it to end (SIGTERM), then insist; its exit status, ``None`` when it did not run."""
         if self.pid is None or self._process is None:
             return None
-        self._signal(signal.SIGCONT)
-        self._signal(signal.SIGTERM)
+        self.ask_to_end()
+        return self.wait_end(timeout_seconds)
+
+    def wait_end(self, timeout_seconds: float = 15.0) -> int | None:
+        """Wait for the end that was asked for, then insist; its exit status, ``None`` when it never ran."""
+        if self._process is None:
+            return None
         try:
             return self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -122,12 +132,6 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def end_all(processes: Sequence[LabProcess]) -> None:
-    """End processes, the last started first."""
-    for process in reversed(processes):
-        process.end()
 
 
 def last_line(log: Path) -> str:

@@ -71,6 +71,17 @@ def test_sidecar_starts_first_stays_and_ends_with_the_pod(lab: Any, tmp_path: An
     assert not alive(side_pid)
 
 
+def test_nothing_starts_before_a_sidecar_that_cannot_start(lab: Any, plugin: Any) -> None:
+    plugin.prestart_error = "not yet"
+    side = lab.container("side", devices=1, restartPolicy="Always")
+    pod = lab.create("p", lab.container(), inits=[side])
+    lab.await_waiting("p", "CreateContainerConfigError", "side")
+    assert lab.state("p")["state"]["waiting"]["reason"] == "PodInitializing"
+    assert lab.pid_or_none(pod) is None
+    plugin.prestart_error = ""
+    lab.await_phase("p", "Running")
+
+
 def test_failed_init_container_fails_a_pod_that_never_restarts(lab: Any) -> None:
     inits = [lab.container("init", ["sh", "-c", "exit 3"])]
     pod = lab.create("p", lab.container(), inits=inits, restartPolicy="Never")

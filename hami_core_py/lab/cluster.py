@@ -1,6 +1,7 @@
 """The lab's cluster: an API server, our processes unmodified beside it, a small scheduler, and a kubelet per node."""
 
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from hami_core_py.cluster.errors import ApiError, NotFound
 from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.kubelet import end_containers
-from hami_core_py.lab.processes import LabProcess, Program, free_ports, until
+from hami_core_py.lab.processes import LabError, LabProcess, Program, free_ports, until
 from hami_core_py.lab.scenario import LabShape, ProcessStep
 from hami_core_py.models.families import Family
 
@@ -99,6 +100,8 @@ class LabCluster:
                 process.end()
                 process.start()
                 process.wait_ready()
+                if step.program == "kubelet":
+                    self._wait_offered_again(step.node)
 
     def node_directory(self, node: str) -> Path:
         """Where a node's kubelet keeps its sockets, logs and containers."""
@@ -239,6 +242,12 @@ class LabCluster:
         probe = _listening(self._ports["webhook"])
         until(probe, 30, f"webhook did not listen; see {self.processes['webhook'].log}")
         self.client.create(path, body)
+
+    def _wait_offered_again(self, node: str) -> None:
+        """A restarted kubelet shows no devices until its plugins are back; a pod bound meanwhile fails for good."""
+        with contextlib.suppress(LabError):
+            until(lambda: not self._is_ready(node, True), 5, "the node showed its devices all the time")
+        self._wait_node(node)
 
     def _wait_node(self, name: str) -> None:
         offered = any(node.devices for node in self.shape.nodes if node.name == name)

@@ -22,8 +22,8 @@ from hami_core_py.hooks.manager import load_backends
 from hami_core_py.lab.apiserver import ApiServer, write_kubeconfig
 from hami_core_py.models.allocations import Allocation, ContainerPlacement, Grant, HealthChange, Placement
 from hami_core_py.models.devices import Device, Share
-from hami_core_py.models.families import AnnotatedDevices, Family
 from hami_core_py.models.families import V210 as Spelling
+from hami_core_py.models.families import AnnotatedDevices, Family
 from hami_core_py.models.views import pod_view
 from hami_core_py.servers.deviceplugin import PluginServers, cdi_names
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp

@@ -1,0 +1,49 @@
+"""The node's check of a record."""
+
+import dataclasses
+
+from hami_core_py.decisions.claims import Claim, check_claim
+from hami_core_py.models.allocations import PodRecord, RecordedShare
+from hami_core_py.models.views import ContainerView, PodView
+from hami_core_py.testing.builders import FAMILY, device, share
+
+NPU = device()
+DEVICES = {NPU.id: NPU}
+POD = PodView(uid="u", namespace="ml", name="p", containers=(ContainerView(name="main"),), node="n")
+SHARE = RecordedShare(container="main", family=FAMILY, device=NPU.id, share=share())
+RECORD = PodRecord(node="n", shares=(SHARE,))
+CLAIM = Claim(uid="u", container="main", family=FAMILY, count=1)
+
+
+def check(claim=CLAIM, pod=POD, record=RECORD, node="n"):
+    return check_claim(claim, pod, record, node=node, devices=DEVICES)
+
+
+def test_record_that_holds_gives_device_and_share():
+    assert check() == ((NPU, SHARE.share),)
+
+
+def test_every_doubt_is_a_sentence():
+    doubts = {
+        "no allocation record": check(record=None),
+        "belongs to UID u": check(dataclasses.replace(CLAIM, uid="other")),
+        "no container of this name": check(dataclasses.replace(CLAIM, container="x")),
+        "for node 'n', this is node 'm'": check(node="m"),
+        "gave 2 Acme devices, the record names 1": check(dataclasses.replace(CLAIM, count=2)),
+        "does not have": check(record=PodRecord(node="n", shares=(dataclasses.replace(SHARE, device=device("x").id),))),
+    }
+    for words, answer in doubts.items():
+        assert isinstance(answer, str)
+        assert words in answer
+        assert answer.startswith("pod ml/p, container ")
+
+
+def test_share_without_a_slot_is_no_device_of_the_container():
+    bare = dataclasses.replace(SHARE, share=share(slots=0))
+    assert check(record=PodRecord(node="n", shares=(SHARE, bare))) == ((NPU, SHARE.share),)
+
+
+def test_device_of_another_family_is_not_given():
+    other = device(family="Other")
+    answer = check_claim(CLAIM, POD, RECORD, node="n", devices={other.id: other})
+    assert isinstance(answer, str)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("hami_core_py.testing.checks")
+
 
 @pytest.fixture
 def hami_kit() -> Any:

@@ -1,22 +1,21 @@
 """HAMi backend for NVIDIA GPUs: the hooks, a few lines each.
 
-Rules live beside it (``families``, ``admission``, ``requests``, ``grants``, ``topology``, ``health``); the driver is read by
+Rules live beside it (``families``, ``admission``, ``grants``, ``topology``, ``health``); the driver is read by
 ``nvml`` in a child process.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from hami_backend_nvidia import admission, families, grants, nvml, requests
+from hami_backend_nvidia import admission, families, grants, nvml
 from hami_backend_nvidia.settings import Settings
 from hami_core_py.hooks import API, hookimpl
 from hami_core_py.models.allocations import Allocation, Grant, HealthChange
 from hami_core_py.models.backends import Admission, BackendInfo
 from hami_core_py.models.devices import Device
 from hami_core_py.models.families import Family
-from hami_core_py.models.requests import DeviceRequest
 from hami_core_py.models.samples import Sample
-from hami_core_py.models.views import ContainerView, PodView
+from hami_core_py.models.views import ContainerView
 
 MAX_DEVICES = 16
 """As many devices of one container as the limiter has limits for."""
@@ -56,12 +55,6 @@ def hami_families(settings: Settings) -> Sequence[Family]:
 def hami_admit_container(container: ContainerView, settings: Settings) -> Admission:
     """Variables, the core amount of a whole device, or a denial."""
     return admission.admit(container, settings)
-
-
-@hookimpl
-def hami_read_request(container: ContainerView, pod: PodView, family: Family) -> Sequence[DeviceRequest]:
-    """The table's reading, with percentages brought into range."""
-    return requests.read(container, pod, family)
 
 
 @hookimpl

@@ -1,0 +1,1 @@
+"""The parts of ``BackendContract``, by what they look at."""

@@ -16,11 +16,12 @@ import click
 from rich.console import Console
 
 from hami_core_py.commands.common import EXIT_NO, fail, load
+from hami_core_py.commands.lab_report import Reporter
 from hami_core_py.errors import HamiError
 from hami_core_py.lab.cluster import LabCluster
 from hami_core_py.lab.play import Outcome, Player, shares_of, told
 from hami_core_py.lab.processes import LabError, until
-from hami_core_py.lab.report import pods_table, print_outcome, summary
+from hami_core_py.lab.report import pods_table, summary
 from hami_core_py.lab.scenario import Scenario, load_scenario
 from hami_core_py.lab.state import LabState, container_env, default_directory
 
@@ -128,11 +129,12 @@ def _run(scenario: Scenario, console: Console, keep: bool) -> dict[str, Any]:
     # Unix sockets live below this directory, and their paths are limited to 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="hami-", dir="/tmp"))
     console.print(f"[bold]{scenario.path}[/bold]", highlight=False)
-    families = tuple(load(None).ask.families.values())
+    loaded = load(None)
+    families = tuple(loaded.ask.families.values())
     lab = LabCluster(directory, scenario.shape, families, lambda line: console.print(f"  {line}", highlight=False))
     try:
         lab.start()
-        player = _player(lab, lambda outcome: print_outcome(console, outcome))
+        player = _player(lab, Reporter(console, lab.client, loaded))
         outcomes = player.play(scenario)
         pods = player.pods()
         console.print()

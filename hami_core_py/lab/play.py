@@ -31,6 +31,7 @@ class Outcome:
     """What one step came to.
 
     :ivar text: what was done or expected. :ivar problem: why it failed; empty when it did not.
+    :ivar pod: the pod that was expected, as it is now.
     """
 
     where: str
@@ -38,6 +39,7 @@ class Outcome:
     text: str
     problem: str = ""
     seconds: float = 0.0
+    pod: Pod | None = None
 
     @property
     def ok(self) -> bool:
@@ -67,7 +69,9 @@ class Player:
             began = time.monotonic()
             try:
                 text = self._do(step)
-                outcome = Outcome(where=step.where, kind=step.kind, text=text, seconds=time.monotonic() - began)
+                seconds = time.monotonic() - began
+                pod = self._pod(step.value.pod) if step.kind == "expect" else None
+                outcome = Outcome(where=step.where, kind=step.kind, text=text, seconds=seconds, pod=pod)
             except (LabError, ApiError, BadInputError) as problem:
                 text, seconds = describe(step), time.monotonic() - began
                 outcome = Outcome(where=step.where, kind=step.kind, text=text, problem=str(problem), seconds=seconds)

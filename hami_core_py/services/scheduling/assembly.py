@@ -1,6 +1,5 @@
 """One scheduler put together: indexes, engine, watches, and whoever answers kube-scheduler. Everything but the protocol."""
 
-import gc
 import logging
 import time
 from collections.abc import Callable
@@ -51,6 +50,7 @@ class Scheduler:
     """The scheduler of one process.
 
     :param clock: monotonic seconds; ``clock_ns``: nanoseconds since the Unix epoch.
+    :param on_loaded: called after every complete list, when much that lives long has been made.
     """
 
     def __init__(
@@ -61,8 +61,10 @@ class Scheduler:
         *,
         clock: Callable[[], float] = time.monotonic,
         clock_ns: Callable[[], int] = time.time_ns,
+        on_loaded: Callable[[], None] = lambda: None,
     ) -> None:
         self.ask, self.options = ask, options
+        self._on_loaded = on_loaded
         self.inventory, self.ledger = Inventory(), Ledger()
         self.engine = Engine(self.inventory, self.ledger, ask)
         self.events = Events(client, options.name)
@@ -114,7 +116,7 @@ class Scheduler:
             client,
             NODES,
             on_event=self._node_event,
-            on_sync=self.nodes.sync,
+            on_sync=self._nodes_listed,
             transform=node_view,
             name="watch nodes",
             back_off_seconds=options.back_off_seconds,
@@ -172,18 +174,12 @@ class Scheduler:
         else:
             self.pods.update(news)
 
+    def _nodes_listed(self, views: list[NodeView]) -> None:
+        self.nodes.sync(views)
+        views.clear()
+        self._on_loaded()
+
     def _pods_listed(self, news: list[PodNews]) -> None:
         self.pods.sync(news)
         news.clear()
-        settle_memory()
-
-
-def settle_memory() -> None:
-    """Keep what lives long out of the garbage collector's sight.
-
-    A full collection over 50,000 pods takes some 40 ms in which nothing is decided; once frozen they are never looked at,
-    and freed all the same when nobody refers to them. Long passes happen only where ``Care`` asks for them.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 50, 1_000_000)
+        self._on_loaded()

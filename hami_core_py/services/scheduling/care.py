@@ -1,6 +1,5 @@
 """What the scheduler does of its own accord: ends what is over, settles what is unknown, and recounts its books."""
 
-import gc
 import logging
 import threading
 import time
@@ -81,8 +80,6 @@ class Care:
                 next_look = now + LOOK_AGAIN_SECONDS
             if now >= next_reconcile:
                 self._guarded(self.reconcile)
-                # The collector never runs its long pass by itself, so that no decision waits for it.
-                gc.collect()
                 next_reconcile = now + self._reconcile_seconds
 
     def _guarded(self, work: Callable[[], None]) -> None:

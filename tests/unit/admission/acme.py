@@ -61,7 +61,7 @@ def ask_of(*plugins: tuple[str, ModuleType]) -> Ask:
     return Ask(load_backends(plugins=plugins or (acme(),), defaults=CoreDefaults()))
 
 
-def container(name: str = "main", *, env: Sequence[Json] = (), privileged: bool = False, **limits: object) -> Json:
+def container(name: str = "main", *, env: Sequence[Json] = (), privileged: bool = False, **limits: Any) -> Json:
     """A raw container; ``memory="4000"`` stands for the limit of that role."""
     names = {
         "count": COUNT,

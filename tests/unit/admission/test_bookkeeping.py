@@ -20,7 +20,7 @@ def update(before: dict[str, str], after: dict[str, str], user: str = "", **fiel
 
 @pytest.mark.parametrize("scheduler", ["hami-scheduler", "default-scheduler", "volcano", ""])
 @pytest.mark.parametrize("limits", [{}, {"count": 1}])
-def test_forged_record_is_refused_whatever_the_scheduler(scheduler: str, limits: dict[str, object]) -> None:
+def test_forged_record_is_refused_whatever_the_scheduler(scheduler: str, limits: dict[str, Any]) -> None:
     verdict = create(pod(container(**limits), annotations=FORGED, schedulerName=scheduler))
     assert (verdict.allowed, verdict.code, verdict.reason, verdict.patch) == (False, 403, "Forbidden", ())
     assert "hami.io/acme-devices-allocated, hami.io/vgpu-node" in verdict.message

@@ -1,6 +1,7 @@
 """What admission changes in a pod, and that it changes nothing else."""
 
 from copy import deepcopy
+from typing import Any
 
 import jsonpatch
 import pytest
@@ -77,7 +78,7 @@ def test_missing_parents_are_made_in_one_operation(resources: Json | None) -> No
         ({"memory": 4000}, {COUNT: "1", MEMORY: "4000"}),
     ],
 )
-def test_defaults_of_table_and_backend(limits: dict[str, object], after: dict[str, str]) -> None:
+def test_defaults_of_table_and_backend(limits: dict[str, Any], after: dict[str, str]) -> None:
     assert limits_of(create(pod(container(**limits)))) == after
 
 

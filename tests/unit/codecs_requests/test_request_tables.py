@@ -1,5 +1,7 @@
 """A family's tables turn container resources into requests; each case is the rule of some vendor."""
 
+from typing import Any
+
 import pytest
 
 from hami_core_py.codecs.requests import read_by_table
@@ -22,7 +24,7 @@ from hami_core_py.testing.builders import CORE, COUNT, MEMORY, PERCENT, containe
 PLAIN = family()
 
 
-def read(table: Family = PLAIN, requests: dict[str, object] | None = None, **limits: object) -> DeviceRequest | None:
+def read(table: Family = PLAIN, requests: dict[str, Any] | None = None, **limits: Any) -> DeviceRequest | None:
     """The request of a container; ``memory=4000`` stands for the resource of that role."""
     names = {"count": COUNT, "memory": MEMORY, "percent": PERCENT, "core": CORE}
     found = read_by_table(
@@ -36,19 +38,19 @@ def read(table: Family = PLAIN, requests: dict[str, object] | None = None, **lim
     return found[0] if found else None
 
 
-def memory_of(table: Family = PLAIN, **limits: object) -> MemoryAsk:
+def memory_of(table: Family = PLAIN, **limits: Any) -> MemoryAsk:
     asked = read(table, **{"count": 1, **limits})
     assert asked is not None
     return asked.memory
 
 
-def core_of(table: Family = PLAIN, **limits: object) -> CoreAsk:
+def core_of(table: Family = PLAIN, **limits: Any) -> CoreAsk:
     asked = read(table, **{"count": 1, **limits})
     assert asked is not None
     return asked.core
 
 
-def refused(table: Family = PLAIN, **limits: object) -> RequestError:
+def refused(table: Family = PLAIN, **limits: Any) -> RequestError:
     with pytest.raises(RequestError) as error:
         read(table, **limits)
     return error.value
@@ -59,7 +61,7 @@ def test_bare_count_asks_for_whole_devices_by_default() -> None:
 
 
 @pytest.mark.parametrize("limits", [{}, {"count": 0}, {"memory": 4000, "core": 30}])
-def test_container_without_a_count_asks_for_nothing(limits: dict[str, object]) -> None:
+def test_container_without_a_count_asks_for_nothing(limits: dict[str, Any]) -> None:
     assert read(**limits) is None
 
 

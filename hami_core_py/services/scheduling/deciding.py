@@ -199,7 +199,7 @@ def _joined(one: Verdicts, other: Verdicts, places: int) -> Verdicts:
         fitting=tuple(fitting[:places] if places else fitting),
         fits=one.fits + other.fits,
         refused_nodes=[*one.refused_nodes, *other.refused_nodes],
-        reasons=[*one.reasons, *other.reasons],
+        ranks=[*one.ranks, *other.ranks],
         incurable=[*one.incurable, *other.incurable],
     )
 

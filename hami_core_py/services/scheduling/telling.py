@@ -101,14 +101,14 @@ class Teller:
         self._events.say(about(pod), "Warning", reason, message)
 
     def _summary(self, asked: Asked, verdicts: Verdicts) -> str:
-        counted = Counter(verdicts.reasons).most_common()
+        counted = Counter(verdicts.refused.values()).most_common()
         first: dict[Reason, str] = {}
         for node, reason in verdicts.refused.items():
             first[reason] = min(first.get(reason, node), node)
         parts = [self._part(asked, reason, count, first[reason]) for reason, count in counted[:REASONS_TOLD]]
         more = sum(count for _, count in counted[REASONS_TOLD:])
         parts += [f"{more} for other reasons"] if more else []
-        return f"no node of {len(verdicts.reasons)} fits: {'; '.join(parts)}"
+        return f"no node of {len(verdicts.refused)} fits: {'; '.join(parts)}"
 
     def _part(self, asked: Asked, reason: Reason, count: int, node: str) -> str:
         """How many nodes a reason strikes, with the numbers of one of them."""

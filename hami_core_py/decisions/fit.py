@@ -1,13 +1,13 @@
 """The common rules every device obeys, in their fixed order: the first that fails names the reason."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 
 from hami_core_py.decisions.cutting import cut, profiles_for
 from hami_core_py.decisions.nodes import Blocked, NodeState
 from hami_core_py.models.answers import Candidate, Reason
 from hami_core_py.models.backends import DeviceRule, NodeRule
-from hami_core_py.models.devices import Device, Health, Share, Usage
+from hami_core_py.models.devices import Device, Health, Share, Usage, no_facts
 from hami_core_py.models.families import Family
 from hami_core_py.models.requests import Cells, CorePercent, DeviceRequest, MemoryMib, MemoryPercent, Selection
 
@@ -42,7 +42,8 @@ class Question:
     """One container's request of one family, with all that does not depend on the device.
 
     :ivar rules: own rules of the backend and of policies. :ivar failed: the backend could not be asked.
-    :ivar wants_idle: whether the ``mutex`` policy is on.
+    :ivar wants_idle: whether the ``mutex`` policy is on. :ivar combines: whether the backend chooses among seats itself.
+    :ivar lasts: whether the container runs beside the app containers, as all but ordinary init containers do.
     :ivar remembered: answers of own rules, per distinct combination of what they read.
     """
 
@@ -53,7 +54,15 @@ class Question:
     node_rules: tuple[NodeRule, ...] = ()
     failed: bool = False
     wants_idle: bool = False
+    combines: bool = False
+    lasts: bool = True
     remembered: dict[Hashable, bool] = field(default_factory=dict, compare=False, hash=False)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for questions that every device answers alike."""
+        rules = tuple((r.reason, r.sentence, r.reads, r.key) for r in (*self.rules, *self.node_rules))
+        return (self.request, self.wants_idle, self.failed, rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,7 @@ class Standing:
     :ivar before: usage before this container. :ivar now: with what this container has picked already.
     :ivar pod_shares: shares this pod has on the device; :ivar pod_elsewhere: whether it has any on another of the family.
     :ivar group_used: slots used in the device's mutex group.
+    :ivar links: index of another device of the node → link score.
     """
 
     device: Device
@@ -71,6 +81,17 @@ class Standing:
     pod_shares: int = 0
     pod_elsewhere: bool = False
     group_used: int = 0
+    links: Mapping[int, int] = field(default_factory=no_facts)
+
+
+def names_ids(selection: Selection) -> bool:
+    """Whether single devices are asked for or refused."""
+    return selection.ids is not None or selection.not_ids is not None
+
+
+def without_rules(question: Question) -> Question:
+    """The same question put to the common rules only."""
+    return replace(question, rules=(), node_rules=(), failed=False, remembered={})
 
 
 def closed(state: NodeState, blocked: Blocked, device: Device) -> Reason | None:
@@ -92,11 +113,9 @@ def kind_refused(device: Device, question: Question) -> Reason | None:
 
 
 def fit(question: Question, standing: Standing) -> Share | Reason:
-    """The share that an open device of the right kind would give, or the first rule that struck it."""
-    device, request, placing = standing.device, question.request, question.family.placing
+    """The share that an open and selected device of the right kind would give, or the first rule that strikes it."""
+    device, placing = standing.device, question.family.placing
     before, now = standing.before, standing.now
-    if not id_selected(device.id, request.selection):
-        return Reason.NOT_SELECTED
     if placing.exclusive and before.slots > 0:
         return Reason.EXCLUSIVE
     if before.slots >= device.slots:
@@ -117,11 +136,7 @@ def _amounts(question: Question, device: Device, before: Usage, now: Usage) -> S
     request, family = question.request, question.family
     accounts = family.placing.accounts
     profiles = profiles_for(device, family, request)
-    memory_mib = asked_memory_mib(device, request)
-    # The whole of a device that is cut means its largest profile, which cutting looks for.
-    whole_mib = 0 if profiles else device.memory_mib
-    needed_mib = whole_mib if memory_mib is None else memory_mib
-    core_units = asked_core_units(device, question)
+    needed_mib, core_units = amounts_needed(question, device)
     if "memory" in accounts and before.memory_mib + needed_mib > device.memory_mib:
         return Reason.NOT_ENOUGH_MEMORY
     if "core" in accounts:
@@ -133,10 +148,20 @@ def _amounts(question: Question, device: Device, before: Usage, now: Usage) -> S
             if core_units == 0 < device.core_units <= before.core_units:
                 return Reason.CORES_EXHAUSTED
     if profiles:
-        return cut(device, family, request, profiles, now, memory_mib, core_units)
+        return cut(device, family, request, profiles, now, asked_memory_mib(device, request), core_units)
     if isinstance(request.memory, Cells):
         return Reason.NO_PROFILE
     return Share(memory_mib=needed_mib, core_units=core_units, labels=request.labels)
+
+
+def amounts_needed(question: Question, device: Device) -> tuple[int, int]:
+    """MiB and core units that must be free on the device before it comes to cutting."""
+    memory_mib = asked_memory_mib(device, question.request)
+    if memory_mib is None:
+        # The whole of a device that is cut means its largest profile, which cutting looks for.
+        is_cut = profiles_for(device, question.family, question.request)
+        memory_mib = 0 if is_cut else device.memory_mib
+    return memory_mib, asked_core_units(device, question)
 
 
 def asked_memory_mib(device: Device, request: DeviceRequest) -> int | None:
@@ -186,8 +211,8 @@ def _model_matches(model: str, word: str, family: str) -> bool:
     return bool(word) and word.lower() in model.lower()
 
 
-def candidate(standing: Standing, share: Share, links: dict[int, int] | None = None, number: int = 0) -> Candidate:
-    """A seat as backends see it: without ids. :param links: device index → link score of the node's other devices."""
+def candidate(standing: Standing, share: Share, number: int = 0) -> Candidate:
+    """A seat as backends see it: without ids. :param number: of the device among the node's candidates."""
     device, used = standing.device, standing.now
     return Candidate(
         index=device.index,
@@ -195,7 +220,7 @@ def candidate(standing: Standing, share: Share, links: dict[int, int] | None = N
         numa=device.numa,
         model=device.model,
         groups=device.groups,
-        links=links or {},
+        links=standing.links,
         facts=device.facts,
         labels=used.labels,
         slots=device.slots,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hami_core_py.decisions import select
-from hami_core_py.decisions.fit import Question, Standing, candidate, closed, fit, kind_refused
+from hami_core_py.decisions.fit import Question, Standing, candidate, closed, fit, id_selected, kind_refused
 from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked, NodeState
 from hami_core_py.decisions.plan import ContainerPlan, Plan
 from hami_core_py.decisions.usage import add_share
@@ -42,6 +42,7 @@ class Walk:
         self.usage = [usage.get(d.id, IDLE) for d in node.devices]
         self.pod_shares = [0] * len(self.devices)
         self.members = {f: [i for i, d in enumerate(self.devices) if d.family == f] for f in plan.families}
+        self.indexes = {d.id: d.index for d in self.devices}
         self.order = {f: list(reversed(members)) for f, members in self.members.items()}
 
     def place(self) -> Placement | Refusals:
@@ -99,8 +100,7 @@ class _OneRequest:
         self.request = question.request
         self.members = walk.members[question.family.name]
         self.refusals: list[Refusal] = []
-        self.selects = walk.ask.implements("hami_select_devices", question.family.name)
-        self.sees_all = self.selects or select.chooses_together(
+        self.sees_all = question.combines or select.chooses_together(
             question.family.placing, walk.plan.policies, self.request.count
         )
 
@@ -165,6 +165,9 @@ class _OneRequest:
         """Seats that one open device offers: one, or as many cuts as still have a place."""
         standing = self._standing(position)
         seats: list[Seat] = []
+        if not id_selected(standing.device.id, self.request.selection):
+            self._strike(Reason.NOT_SELECTED, position, standing)
+            return seats
         while wanted is None or len(seats) < wanted:
             share = fit(self.question, standing)
             if isinstance(share, Reason):
@@ -192,6 +195,7 @@ class _OneRequest:
             pod_shares=walk.pod_shares[position],
             pod_elsewhere=elsewhere,
             group_used=group_used,
+            links=select.link_indexes(device, walk.indexes) if device.links else NO_FACTS,
         )
 
     def _choose(self, groups: Sequence[list[Seat]]) -> list[Seat] | Refusals:
@@ -215,7 +219,7 @@ class _OneRequest:
 
     def _combine(self, seats: list[Seat]) -> list[Seat] | Refusals:
         count, placing, policies = self.request.count, self.question.family.placing, self.walk.plan.policies
-        if self.selects:
+        if self.question.combines:
             try:
                 answer = self.walk.ask.select_devices(self.request, self._candidates(seats))
             except BackendError as problem:
@@ -241,18 +245,8 @@ class _OneRequest:
         return seats[:count]
 
     def _candidates(self, seats: Sequence[Seat]) -> tuple[Candidate, ...]:
-        walk = self.walk
-        indexes = {walk.devices[i].id: walk.devices[i].index for i in self.members}
         numbers = {i: n for n, i in enumerate(dict.fromkeys(i for i, _ in seats))}
-        return tuple(
-            candidate(
-                self._standing(i),
-                share,
-                select.link_indexes(walk.devices[i], indexes),
-                numbers[i],
-            )
-            for i, share in seats
-        )
+        return tuple(candidate(self._standing(i), share, numbers[i]) for i, share in seats)
 
     def _too_few(self, groups: Sequence[list[Seat]]) -> Refusals:
         """Not enough seats: those found in NUMA nodes before the last one are struck for that, the rest is counted."""
@@ -311,5 +305,5 @@ def _seen(
     device: Device, number: int, usage: Mapping[DeviceId, Usage], indexes: Mapping[DeviceId, int], share: Share
 ) -> Candidate:
     used = usage.get(device.id, IDLE)
-    standing = Standing(device=device, before=used, now=used)
-    return candidate(standing, share, select.link_indexes(device, indexes), number)
+    standing = Standing(device=device, before=used, now=used, links=select.link_indexes(device, indexes))
+    return candidate(standing, share, number)

@@ -1,5 +1,6 @@
 """A pod's request compiled once: for every container the questions its devices must answer, in the order they are put."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 from hami_core_py.decisions.fit import Question
@@ -7,7 +8,7 @@ from hami_core_py.decisions.select import wants_idle
 from hami_core_py.errors import BackendError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.backends import DeviceRule, NodeRule
-from hami_core_py.models.requests import ContainerKind, DeviceRequest, PodRequest, Policies
+from hami_core_py.models.requests import ContainerKind, ContainerRequest, DeviceRequest, PodRequest, Policies
 from hami_core_py.models.views import PodView
 
 
@@ -37,6 +38,12 @@ class Plan:
         """All questions, container by container."""
         return tuple(q for c in self.containers for q in c.questions)
 
+    @property
+    def key(self) -> Hashable:
+        """Equal for pods that every node answers alike."""
+        asked = tuple((c.kind, tuple(q.key for q in c.questions)) for c in self.containers if c.questions)
+        return (asked, self.policies.device, self.policies.weights)
+
     def singles(self) -> "tuple[Plan, ...]":
         """Each question as a plan of its own, as if the pod asked nothing else."""
         return tuple(
@@ -54,7 +61,7 @@ def compile_plan(request: PodRequest, pod: PodView, ask: Ask) -> Plan:
             name=c.name,
             kind=c.kind,
             questions=tuple(
-                _question(d, c.name, pod, request.policies, ask)
+                _question(d, c, pod, request.policies, ask)
                 for d in sorted(c.devices, key=lambda d: d.family)
                 if d.count and d.family in ask.families
             ),
@@ -69,9 +76,16 @@ def compile_plan(request: PodRequest, pod: PodView, ask: Ask) -> Plan:
     )
 
 
-def _question(request: DeviceRequest, container: str, pod: PodView, policies: Policies, ask: Ask) -> Question:
+def _question(
+    request: DeviceRequest, container: ContainerRequest, pod: PodView, policies: Policies, ask: Ask
+) -> Question:
     question = Question(
-        request=request, family=ask.families[request.family], container=container, wants_idle=wants_idle(policies)
+        request=request,
+        family=ask.families[request.family],
+        container=container.name,
+        lasts=container.kind is not ContainerKind.INIT,
+        wants_idle=wants_idle(policies),
+        combines=ask.implements("hami_select_devices", request.family),
     )
     try:
         rules = ask.filter_rules(request, pod)

@@ -1,14 +1,21 @@
 """Placing pods: the two indexes, the decisions, and the promise that both agree."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hami_core_py.decisions.columns import Flags, Numbers
 from hami_core_py.decisions.explain import NodeExplanation, describe
-from hami_core_py.decisions.nodes import Blocked, NodeState
+from hami_core_py.decisions.nodes import NodeState
 from hami_core_py.decisions.placement import Describe, Refusals, Walk, placement_views
 from hami_core_py.decisions.plan import Plan, compile_plan
+from hami_core_py.decisions.ranks import RANK
 from hami_core_py.decisions.score import combined, core_score, fullness
-from hami_core_py.decisions.verdicts import ScoredNode, Verdicts, headline
+from hami_core_py.decisions.verdicts import ScoredNode, Verdicts, could_ever_fit, exact_reason
 from hami_core_py.errors import BackendError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import Placement
@@ -16,8 +23,12 @@ from hami_core_py.models.answers import Reason, Refusal
 from hami_core_py.models.devices import DeviceId, Usage
 from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
+from hami_core_py.services.board import SHAPES_REMEMBERED, UNDECIDED, UNKNOWN, Board
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Ledger, State
+
+STATES_REMEMBERED = 20_000
+"""States of nodes remembered per request shape."""
 
 MOST_TRIES = 5
 """How often a reservation is decided anew when the node changes in between."""
@@ -28,6 +39,9 @@ class Engine:
 
     def __init__(self, inventory: Inventory, ledger: Ledger, ask: Ask) -> None:
         self.inventory, self.ledger, self.ask = inventory, ledger, ask
+        self._lock = Lock()
+        self._board = Board(inventory, ledger, ask.families)
+        self._remembered = Remembered()
 
     def evaluate(
         self,
@@ -44,22 +58,25 @@ class Engine:
         """
         plan = compile_plan(request, pod, self.ask)
         names = self.inventory.names() if nodes is None else nodes
-        fitting: list[tuple[float, str]] = []
-        refused: list[tuple[str, Reason, bool]] = []
-        for name in names:
-            verdict = self._verdict(plan, request, name)
-            if isinstance(verdict, float):
-                fitting.append((-verdict, name))
-            else:
-                refused.append((name, *verdict))
-        fitting.sort()
-        best = fitting[:shortlist] if shortlist else fitting
+        with self._lock:
+            self._board.sync()
+            numbers = self._board.resolve(names)
+            judged = self._board.judge(plan)
+            reason, ever = judged.reason.take(numbers, mode="clip"), judged.ever.take(numbers, mode="clip")
+            is_known = numbers >= 0
+            reason[~is_known], ever[~is_known] = RANK[Reason.UNKNOWN_NODE], False
+            score = self._core_scores(plan, numbers)
+            self._decide_by_walk(plan, names, numbers, reason)
+            self._see_as(plan, request, names, numbers, reason, ever, score)
+            fits = reason == 0
+            best = _best(fits, score, self._board.name_ranks.take(numbers, mode="clip"), shortlist)
+        refused = (~fits).nonzero()[0]
         return Verdicts(
-            fitting=self._ranked(plan, request, [(name, -score) for score, name in best]),
-            fits=len(fitting),
-            refused_nodes=[r[0] for r in refused],
-            reasons=[r[1] for r in refused],
-            incurable=[r[2] for r in refused],
+            fitting=self._ranked(plan, request, [(names[i], float(score[i])) for i in best.tolist()]),
+            fits=int(fits.sum()),
+            refused_nodes=[names[i] for i in refused.tolist()],
+            ranks=reason[refused].tolist(),
+            incurable=(~ever[refused]).tolist(),
         )
 
     def place(self, request: PodRequest, pod: PodView, node: str) -> Placement | Refusals:
@@ -136,16 +153,53 @@ class Engine:
                 opinions.append((opinion, weight))
         return replace(placed, score=combined(core, opinions))
 
-    def _verdict(self, plan: Plan, request: PodRequest, name: str) -> float | tuple[Reason, bool]:
-        """The core's own score when the pod fits; else the reason, and whether no eviction cures it."""
-        node = self.inventory.node(name)
-        if node is None:
-            return Reason.UNKNOWN_NODE, True
-        usage, blocked, _ = self.ledger.view(name, uid=request.uid, priority=request.priority)
-        refusals = exact_refusals(plan, node, usage, blocked, self.ask)
-        if not refusals:
-            return core_score(fullness(node.devices, usage), plan.policies.node)
-        return headline(refusals), fits_never(plan, node, self.ask)
+    def _core_scores(self, plan: Plan, numbers: NDArray[np.intp]) -> NDArray[np.float64]:
+        full = self._board.fullness.take(numbers, mode="clip")
+        return 1.0 - full if plan.policies.node == "spread" else full
+
+    def _decide_by_walk(self, plan: Plan, names: Sequence[str], numbers: NDArray[np.intp], reason: Numbers) -> None:
+        """Walk the nodes that arrays cannot decide, each state of a node once."""
+        undecided = (reason == UNDECIDED).nonzero()[0]
+        if not len(undecided):
+            return
+        states = self._board.states_of(plan, numbers[undecided])
+        known = self._remembered.answers(plan.key)
+        for i, state in zip(undecided.tolist(), states, strict=True):
+            answer = known.get(state)
+            if answer is None:
+                node = self.inventory.node(names[i])
+                if node is None:
+                    continue
+                usage, blocked, generation = self.ledger.view(names[i])
+                found = exact_reason(plan, node, usage, blocked, self.ask)
+                answer = RANK[found] if found else 0
+                if self._board.shows(int(numbers[i]), node, generation):
+                    known[state] = answer
+            reason[i] = answer
+
+    def _see_as(
+        self,
+        plan: Plan,
+        request: PodRequest,
+        names: Sequence[str],
+        numbers: NDArray[np.intp],
+        reason: Numbers,
+        ever: Flags,
+        score: NDArray[np.float64],
+    ) -> None:
+        """Decide anew the nodes that this pod sees otherwise than they are counted."""
+        seen_otherwise = self.ledger.nodes_seen_otherwise(request.uid, request.priority)
+        if not seen_otherwise:
+            return
+        wanted = {self._board.numbers[name] for name in seen_otherwise} - {UNKNOWN}
+        for i in np.isin(numbers, list(wanted)).nonzero()[0].tolist():
+            node = self.inventory.node(names[i])
+            if node is None:
+                continue
+            usage, blocked, _ = self.ledger.view(names[i], uid=request.uid, priority=request.priority)
+            found = exact_reason(plan, node, usage, blocked, self.ask)
+            reason[i], ever[i] = RANK[found] if found else 0, could_ever_fit(plan, node)
+            score[i] = core_score(fullness(node.devices, usage), plan.policies.node)
 
     def _ranked(self, plan: Plan, request: PodRequest, best: Sequence[tuple[str, float]]) -> tuple[ScoredNode, ...]:
         """The shortlist with the backends' scores, best first; without such families the order stands."""
@@ -159,25 +213,36 @@ class Engine:
         return tuple(sorted(scored, key=lambda s: (-s.score, s.node)))
 
 
-def exact_refusals(
-    plan: Plan, node: NodeState, usage: Mapping[DeviceId, Usage], blocked: Blocked, ask: Ask
-) -> Refusals:
-    """Why the pod does not fit; empty when it does. A request that fails alone is named before any that fails beside others."""
-    if len(plan.questions) > 1 and not plan.unknown:
-        for single in plan.singles():
-            placed = Walk(single, node, usage, ask, blocked=blocked).place()
-            if not isinstance(placed, Placement):
-                return placed
-    placed = Walk(plan, node, usage, ask, blocked=blocked).place()
-    return () if isinstance(placed, Placement) else placed
+def _best(fits: Flags, score: NDArray[np.float64], name_rank: NDArray[np.int64], shortlist: int) -> NDArray[np.intp]:
+    """Positions of the best fitting candidates, best first, ties by name; all of them when ``shortlist`` is 0."""
+    fitting = fits.nonzero()[0]
+    scores = score[fitting]
+    if shortlist and len(fitting) > shortlist:
+        last = np.partition(scores, len(scores) - shortlist)[len(scores) - shortlist]
+        better, equal = fitting[scores > last], fitting[scores == last]
+        missing = shortlist - len(better)
+        if missing < len(equal):
+            equal = equal[np.argpartition(name_rank[equal], missing)[:missing]]
+        fitting = np.concatenate([better, equal])
+    order = np.lexsort((name_rank[fitting], -score[fitting]))
+    return fitting[order]
 
 
-def fits_never(plan: Plan, node: NodeState, ask: Ask) -> bool:
-    """Whether one of the requests would not fit even if the node were empty."""
-    if plan.unknown:
-        return True
-    walks = (Walk(single, node, {}, ask) for single in plan.singles())
-    return not all(isinstance(walk.place(), Placement) for walk in walks)
+class Remembered:
+    """Answers of the exact walk by request shape and state of the node; the least recently used shape goes."""
+
+    def __init__(self) -> None:
+        self._by_shape: OrderedDict[Hashable, dict[Hashable, int]] = OrderedDict()
+
+    def answers(self, shape: Hashable) -> dict[Hashable, int]:
+        """State of a node → rank of the reason, 0 when it fits; for the caller to fill."""
+        known = self._by_shape.setdefault(shape, {})
+        self._by_shape.move_to_end(shape)
+        if len(self._by_shape) > SHAPES_REMEMBERED:
+            self._by_shape.popitem(last=False)
+        if len(known) > STATES_REMEMBERED:
+            known.clear()
+        return known
 
 
 def _explanation(name: str, placed: Placement | Refusals) -> NodeExplanation:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hami_core_py.codecs.records import explain_annotations, write_record
+from hami_core_py.codecs.records import explain_annotations
 from hami_core_py.decisions.explain import NodeExplanation
 from hami_core_py.decisions.requests import read_pod_request
 from hami_core_py.errors import BadInputError
 from hami_core_py.hooks.ask import Ask
-from hami_core_py.models.allocations import PlacedPod, Placement
+from hami_core_py.models.allocations import Placement
 from hami_core_py.models.devices import Device, Usage
 from hami_core_py.models.requests import Policies
 from hami_core_py.models.views import PodView, node_view
@@ -17,6 +17,7 @@ from hami_core_py.services.engine import Engine
 from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Holding, Ledger
+from hami_core_py.services.scheduling.recording import families_of, record_of
 
 JsonObject = Mapping[str, Any]
 
@@ -91,30 +92,9 @@ class Snapshot:
     def _annotations(self, pod: PodView, placement: Placement | None) -> dict[str, str]:
         if placement is None:
             return {}
-        families = {device.family for container in placement.containers for device, _ in container.pairs}
-        served = {name: self._nodes.served(placement.node, name) for name in families}
+        served = {name: self._nodes.served(placement.node, name) for name in families_of(placement)}
         ordered = frozenset(name for name, how in served.items() if how is not None and how.ordered)
-        written = write_record(pod, placement, self._ask.families, at_ns=0, ordered=ordered)
-        for name in sorted(families):
-            written |= self._ask.write_record(placed_pod(pod, placement, name, at_ns=0))
-        return explain_annotations(written)
-
-
-def placed_pod(pod: PodView, placement: Placement, family: str, *, at_ns: int) -> PlacedPod:
-    """One family's part of a placement, as backends see it."""
-    containers = tuple(
-        tuple(pair for pair in container.pairs if pair[0].family == family) for container in placement.containers
-    )
-    return PlacedPod(
-        uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        node=placement.node,
-        family=family,
-        at_ns=at_ns,
-        containers=containers,
-        annotations=pod.annotations,
-    )
+        return explain_annotations(record_of(pod, placement, self._ask, at_ns=0, ordered=ordered))
 
 
 def items_of(document: Any, where: str) -> Sequence[JsonObject]:

@@ -253,7 +253,7 @@ def _share(values: object, where: str) -> RecordedShare:
     fields = Fields(values, where, RecordError)
     start = fields.whole("start", -1, highest=MAX_CELLS)
     return RecordedShare(
-        container=fields.text("container"),
+        container=fields.text("container", ""),
         family=fields.text("type"),
         model=fields.text("model", ""),
         device=DeviceId(fields.text("uuid")),

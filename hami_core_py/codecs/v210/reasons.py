@@ -40,9 +40,11 @@ NODE_SENTENCES: Final[Mapping[Reason, str]] = {
     Reason.NO_DEVICES: "NodeInsufficientDevice",
     Reason.AGENT_AWAY: "NodeInsufficientDevice",
     Reason.UNKNOWN_NODE: "node unregistered",
-    Reason.LOCKED: "node usage unavailable",
 }
 """Reason → what stands for the whole node, uncounted."""
+
+UNAVAILABLE: Final = "node usage unavailable"
+"""What stands for a node when v2.10 has no word for the reason."""
 
 TOO_FEW_REGISTERED: Final = "NodeInsufficientDevice"
 """What v2.10 says when a node has fewer devices of the family than one container asks for, whatever their state."""
@@ -53,7 +55,8 @@ _COUNTED = re.compile(r"([0-9]+)/([0-9]+) (\S+)", re.ASCII)
 def word(reason: Reason, family: Family | None = None) -> str:
     """The word of a reason in v2.10's vocabulary."""
     v210 = family.v210 if family is not None else None
-    return (v210.reason_words.get(reason) if v210 else None) or WORDS.get(reason) or NODE_SENTENCES[reason]
+    known = v210.reason_words.get(reason) if v210 else None
+    return known or WORDS.get(reason) or NODE_SENTENCES.get(reason, UNAVAILABLE)
 
 
 def render_counts(counts: Mapping[str, int], total: int) -> str:
@@ -77,8 +80,8 @@ def render_refusals(refusals: Sequence[Refusal], family: Family | None = None) -
     :param refusals: of the one container and family that struck the node.
     """
     for refusal in refusals:
-        if sentence := NODE_SENTENCES.get(refusal.reason):
-            return sentence
+        if refusal.reason not in WORDS:
+            return word(refusal.reason, family)
         if refusal.reason is Reason.TOO_FEW_DEVICES and not (refusal.curable and refusal.usable):
             return TOO_FEW_REGISTERED
     counts: Counter[Reason] = Counter()

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+import hami_backend_mock.plugin
 import pytest
 
-import hami_backend_mock.plugin
 from hami_core_py.models.devices import Device
 from hami_core_py.testing.builders import device
 from hami_core_py.testing.contract import BackendContract, Capability

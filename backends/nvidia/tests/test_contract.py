@@ -1,8 +1,8 @@
 """What every backend promises."""
 
+import hami_backend_nvidia.plugin
 import pytest
 
-import hami_backend_nvidia.plugin
 from hami_core_py.models.devices import Device
 from hami_core_py.testing.builders import device
 from hami_core_py.testing.contract import BackendContract, Capability

@@ -33,15 +33,17 @@ def _refuse_unknown(model: type[Any], value: dict[str, Any], document: Document,
             near = get_close_matches(str(key), sorted(known), n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
             raise document.wrong([*place, key], "a known key", "an unknown one", hint)
-        inner_model = _model_for(hints[key], inner)
-        if inner_model is not None:
-            _refuse_unknown(inner_model, inner, document, [*place, key])
+        many = isinstance(inner, list)
+        for position, one in enumerate(inner if many else [inner]):
+            inner_model = _model_for(hints[key], one)
+            if inner_model is not None:
+                _refuse_unknown(inner_model, one, document, [*place, key, *([position] if many else [])])
 
 
 def _model_for(hint: Any, value: Any) -> type[Any] | None:
     """The dataclass that a mapping is meant for; of several, the one that knows most of its keys."""
     if not isinstance(value, dict):
         return None
-    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType, tuple) else (hint,)
     models = [option for option in options if isinstance(option, type) and is_dataclass(option)]
     return max(models, key=lambda m: len({f.name for f in fields(m)} & set(value)), default=None)

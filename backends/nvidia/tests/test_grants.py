@@ -1,0 +1,68 @@
+"""What a container receives at start."""
+
+from hami_backend_nvidia.grants import grant
+from hami_backend_nvidia.settings import Settings
+
+from hami_core_py.models.allocations import Grant, Mount
+from hami_core_py.testing.builders import allocation, device, share
+
+A, B = (device(f"GPU-{i}", family="NVIDIA", facts={"minor": i + 4}) for i in range(2))
+
+
+def everything(_path: str) -> bool:
+    return True
+
+
+def test_container_sees_its_devices_and_is_told_each_limit():
+    held = allocation((A, share(memory_mib=3000, core_units=30)), (B, share(memory_mib=500, core_units=0)))
+    assert grant(held, Settings(), exists=everything) == Grant(
+        env={
+            "NVIDIA_VISIBLE_DEVICES": "GPU-0,GPU-1",
+            "CUDA_DEVICE_MEMORY_LIMIT_0": "3000m",
+            "CUDA_DEVICE_MEMORY_LIMIT_1": "500m",
+            "CUDA_DEVICE_SM_LIMIT": "30",
+            "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/usr/local/vgpu/region.cache",
+            "LIBCUDA_LOG_LEVEL": "1",
+        },
+        device_paths=(
+            "/dev/nvidia4",
+            "/dev/nvidia5",
+            "/dev/nvidiactl",
+            "/dev/nvidia-uvm",
+            "/dev/nvidia-uvm-tools",
+            "/dev/nvidia-modeset",
+        ),
+    )
+
+
+def test_directory_that_tenants_may_write_is_mounted_for_the_region():
+    held = allocation((A, share()), directory="/var/lib/hami/x")
+    assert grant(held, Settings(), exists=everything).mounts == (
+        Mount(host_path="/var/lib/hami/x/shared", container_path="/usr/local/vgpu", read_only=False),
+    )
+
+
+def test_device_node_that_is_not_on_the_host_is_not_named():
+    held = allocation((A, share()))
+    assert grant(held, Settings(), exists=lambda p: p == "/dev/nvidia4").device_paths == ("/dev/nvidia4",)
+
+
+def test_device_without_a_minor_number_has_no_nodes():
+    held = allocation((device("GPU-0", family="NVIDIA"), share()))
+    assert grant(held, Settings(), exists=everything).device_paths == ()
+
+
+def test_device_nodes_can_be_left_to_the_vendors_runtime():
+    held = allocation((A, share()))
+    assert grant(held, Settings(passDeviceSpecs=False), exists=everything).device_paths == ()
+
+
+def test_settings_reach_the_limiter():
+    settings = Settings(deviceMemoryScaling=1.5, disableCoreLimit=True, libCudaLogLevel="")
+    env = grant(allocation((A, share())), settings, exists=everything).env
+    assert (env["CUDA_OVERSUBSCRIBE"], env["GPU_CORE_UTILIZATION_POLICY"]) == ("true", "disable")
+    assert "LIBCUDA_LOG_LEVEL" not in env
+
+
+def test_nothing_is_preloaded_by_a_variable():
+    assert "LD_PRELOAD" not in grant(allocation((A, share())), Settings(), exists=everything).env

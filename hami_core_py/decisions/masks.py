@@ -74,8 +74,8 @@ def limits(question: Question, kinds: Sequence[Device]) -> Limits:
                 core_units,
             )
         )
-    columns = list(zip(*rows, strict=True))
     types = (np.int8, *[np.int64] * 3, np.bool_, np.int64, *[np.bool_] * 2, *[np.int64] * 4)
+    columns = zip(*rows, strict=True) if rows else [()] * len(types)  # no node has such a device
     return Limits(*(np.array(c, t) for c, t in zip(columns, types, strict=True)))
 
 

@@ -9,7 +9,7 @@ import orjson
 from starlette.responses import Response
 
 from hami_core_py.lab.apiserver.calls import Caller
-from hami_core_py.lab.apiserver.objects import Event
+from hami_core_py.lab.apiserver.history import Event
 from hami_core_py.lab.apiserver.pages import Page
 from hami_core_py.lab.apiserver.resources import Resource
 from hami_core_py.lab.apiserver.status import Object, StatusError

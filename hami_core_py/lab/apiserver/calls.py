@@ -37,8 +37,8 @@ class Call:
     user: str = ""
 
 
-Before = Callable[[Call], None]
-"""Consulted before each request; may raise a StatusError instead of letting it pass, or block."""
+Consult = Callable[[Call], None]
+"""Fault injection: looks at a request; may raise (a StatusError, usually) or block."""
 
 
 @dataclass(slots=True)

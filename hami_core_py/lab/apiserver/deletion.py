@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hami_core_py.lab.apiserver.calls import Caller
+from hami_core_py.lab.apiserver.history import Event, Key, key_of
 from hami_core_py.lab.apiserver.meta import timestamp
-from hami_core_py.lab.apiserver.objects import Event, Key, key_of
 from hami_core_py.lab.apiserver.resources import RESOURCES, Resource, find
 from hami_core_py.lab.apiserver.status import Object, StaleError, StatusError, conflict
 from hami_core_py.lab.apiserver.strategies import strategy_of
@@ -43,8 +44,10 @@ class Preconditions:
 class Deletion:
     """The part of a store that deletes."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, review: Callable[[Resource, Object, Caller], None]) -> None:
+        """:param review: asks admission about a deletion; raises when it is refused."""
         self._store = store
+        self._review = review
         self._owned: dict[str, set[tuple[Resource, Key]]] = {}  # owner's uid: its dependents
         store.objects.listen(self._note_owners)
 
@@ -63,7 +66,7 @@ class Deletion:
         for _ in range(_RETRIES):
             current = self._store.current(resource, namespace, name)
             preconditions.check(resource, current)
-            self._store.review_deletion(resource, current, caller)
+            self._review(resource, current, caller)
             if caller.dry_run:
                 return current, False
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hami_core_py.lab.apiserver import openapi
 from hami_core_py.lab.apiserver.resources import RESOURCES, SUBRESOURCES, Resource
 from hami_core_py.lab.apiserver.status import Object
 
@@ -16,6 +17,28 @@ VERSION = {
     "compiler": "",
     "platform": "linux/amd64",
 }
+
+
+def document(path: str, host: str) -> Object | None:
+    """The document at `path`, or None when there is none. `host` is where the client reached the server."""
+    match path.strip("/").split("/"):
+        case ["version"]:
+            return VERSION
+        case ["api"]:
+            return core_versions(host)
+        case ["apis"]:
+            return groups()
+        case ["api", version]:
+            return resources("", version)
+        case ["apis", name]:
+            return group(name)
+        case ["apis", name, version]:
+            return resources(name, version)
+        case ["openapi", "v3"]:
+            return openapi.paths()
+        case ["openapi", "v3", *place]:
+            return openapi.document("/".join(place))
+    return None
 
 
 def core_versions(address: str) -> Object:

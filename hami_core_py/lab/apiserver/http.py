@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from hami_core_py.lab.apiserver import answers, discovery, openapi, reviews
+from hami_core_py.lab.apiserver import answers, discovery
 from hami_core_py.lab.apiserver.admission import WebhookAdmission
 from hami_core_py.lab.apiserver.calls import Call, Caller
 from hami_core_py.lab.apiserver.control import Control
-from hami_core_py.lab.apiserver.deletion import Preconditions
 from hami_core_py.lab.apiserver.faults import Fault, Faults
-from hami_core_py.lab.apiserver.logs import LogFile, container_of, log_path, read_log
-from hami_core_py.lab.apiserver.requests import BODY_LIMIT_BYTES, Query, Route, caller_of, decode, decode_object, route
+from hami_core_py.lab.apiserver.handlers import Handlers
+from hami_core_py.lab.apiserver.logs import LogFile
+from hami_core_py.lab.apiserver.requests import Query, Route, caller_of, read_body, route
 from hami_core_py.lab.apiserver.resources import SUBRESOURCES
-from hami_core_py.lab.apiserver.status import (
-    Object,
-    StatusError,
-    bad_request,
-    method_not_allowed,
-    success,
-)
+from hami_core_py.lab.apiserver.status import StatusError, bad_request, method_not_allowed
 from hami_core_py.lab.apiserver.store import Store
-from hami_core_py.lab.apiserver.watching import WatchStream
 
 _LOG = logging.getLogger(__name__)
 TRANSPORT = "hami.transport"  # the scope's key for the connection, so that a fault can cut it
-_BLOCKING_CALLS = 32
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_DEFAULT_WATCH_S = 1800
-_ANSWERS_WITH_OBJECT = ("Pod", "Namespace", "Service", "PersistentVolumeClaim", "ServiceAccount")
-T = TypeVar("T")
+_HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class Api:
-    """Answers requests; keeps the open watches. Lives on one event loop."""
+    """Answers requests, faults included. Lives on one event loop.
+
+    Faults meet requests for objects; discovery, health and the lab's own paths always answer.
+    """
 
     def __init__(
         self,
@@ -53,16 +43,13 @@ class Api:
         logs: LogFile | None = None,
         bookmark_s: float = 30.0,
     ) -> None:
-        """:param bookmark_s: pause between bookmarks of a watch that asked for them."""
-        self.store = store
-        self.admission = admission
-        self.faults = faults or Faults()
-        self.logs = logs
-        self._bookmark_s = bookmark_s
-        self._streams: set[WatchStream] = set()
-        self._ending = asyncio.Event()
-        self._pool = ThreadPoolExecutor(_BLOCKING_CALLS, "apiserver")
-        self._control = Control(store, self.faults, self.end_watches)
+        """
+        :param admission: the store's own, when it is one that calls webhooks, so that only what may block leaves the loop.
+        :param bookmark_s: pause between bookmarks of a watch that asked for them.
+        """
+        self._faults = faults or Faults()
+        self._handlers = Handlers(store, admission, logs, bookmark_s)
+        self._control = Control(store, self._faults, self.end_watches)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -79,39 +66,37 @@ class Api:
 
     def end_watches(self, *, is_expired: bool = False) -> int:
         """Close every open watch, with a 410 when `is_expired`; answers how many there were. Any thread."""
-        streams = list(self._streams)
+        streams = list(self._handlers.streams)
         for stream in streams:
             stream.end(is_expired=is_expired)
         return len(streams)
 
     def end(self) -> None:
         """Close all watches for good: new ones end at once, so that the server can stop. On the event loop."""
-        self._ending.set()
+        self._handlers.ending.set()
         self.end_watches()
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        if self.admission is not None:
-            self.admission.close()
+        self._handlers.close()
 
     async def _answer(self, request: Request) -> Response | None:
         """The response, or None when the connection is to be cut."""
         path: str = request.scope["path"]
         if path.startswith("/lab/"):
-            return self._control.answer(request.method, path, await _body(request))
-        if (document := _document(path, request)) is not None:
+            return self._control.answer(request.method, path, await read_body(request))
+        if (document := discovery.document(path, request.headers.get("host", ""))) is not None:
             return answers.json_answer(document)
-        if path in ("/healthz", "/readyz", "/livez"):
+        if path in _HEALTH:
             return PlainTextResponse("ok")
         where = route(path)
         query = Query.of(request.scope["query_string"])
         caller = caller_of(request.headers, query)
         call = self._call(request.method, where, query, caller)
-        fault = self.faults.strike(call, "before")
+        fault = self._faults.strike(call, "before")
         if fault is not None and await self._suffer(fault):
             return None
         try:
-            response = await self._carry_out(request, call, where, query, caller)
+            response = await self._handlers.carry_out(request, call, where, query, caller)
         except StatusError as error:
             response = answers.error_answer(error)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -119,7 +104,9 @@ class Api:
             _LOG.warning("an object of a wrong shape", exc_info=error, extra={"path": request.scope["path"]})
             told = f"{where.resource.kind}: the object has a value of a wrong type: {error}"
             response = answers.error_answer(bad_request(told))
-        fault = self.faults.strike(call, "after")
+        if call.verb == "watch":
+            return response
+        fault = self._faults.strike(call, "after")
         if fault is not None and await self._suffer(fault):
             return None
         return response
@@ -135,258 +122,16 @@ class Api:
             raise method_not_allowed()
         return Call(verb, where.resource, where.namespace, where.name, where.subresource, caller.user)
 
-    async def _carry_out(self, request: Request, call: Call, where: Route, query: Query, caller: Caller) -> Response:
-        match call.verb:
-            case "get":
-                return await self._get(request, where, query, caller)
-            case "list":
-                return await self._list(request, where, query, caller)
-            case "watch":
-                return await self._watch(request, where, query, caller)
-            case "create":
-                return await self._create(request, where, query, caller)
-            case "update" | "patch":
-                return await self._change(request, where, query, caller)
-            case "delete":
-                return await self._delete(request, where, query, caller)
-        return await self._delete_collection(request, where, query, caller)
-
-    async def _get(self, request: Request, where: Route, query: Query, caller: Caller) -> Response:
-        if where.subresource == "log":
-            return await self._log(where, query, caller)
-        resource, below = where.resource, where.subresource
-
-        def read() -> Object:
-            return self.store.get(resource, where.name, where.namespace, subresource=below, shared=True, caller=caller)
-
-        return self._shown(request, where, query, caller, await self._run(where, read, writes=False))
-
-    async def _list(self, request: Request, where: Route, query: Query, caller: Caller) -> Response:
-        page = await self._run(
-            where,
-            lambda: self.store.list(
-                where.resource,
-                where.namespace,
-                labels=query.text("labelSelector"),
-                fields=query.text("fieldSelector"),
-                limit=query.number("limit") or 0,
-                continue_token=query.text("continue"),
-                resource_version=query.text("resourceVersion"),
-                exact=query.text("resourceVersionMatch") == "Exact",
-                shared=True,
-                caller=caller,
-            ),
-            writes=False,
-        )
-        form = answers.form_of(request.headers.get("accept", ""))
-        return answers.list_answer(where.resource, page, form, self.store.clock(), _include(query))
-
-    async def _watch(self, request: Request, where: Route, query: Query, caller: Caller) -> Response:
-        stream = WatchStream(asyncio.get_running_loop())
-        wants_initial = query.text("sendInitialEvents")
-        bookmarks = query.flag("allowWatchBookmarks")
-        if wants_initial and query.text("resourceVersionMatch") != "NotOlderThan":
-            raise bad_request("sendInitialEvents: expected resourceVersionMatch=NotOlderThan beside it")
-        initial = query.flag("sendInitialEvents") if wants_initial else None
-        watch = await self._run(
-            where,
-            lambda: self.store.watch(
-                where.resource,
-                where.namespace,
-                labels=query.text("labelSelector"),
-                fields=query.text("fieldSelector"),
-                resource_version=query.text("resourceVersion"),
-                initial=initial,
-                wake=stream.wake,
-                caller=caller,
-            ),
-            writes=False,
-        )
-        form = answers.form_of(request.headers.get("accept", ""))
-        encode = answers.event_encoder(where.resource, form, self.store.clock, _include(query))
-        lines = stream.lines(
-            watch,
-            encode,
-            timeout_s=query.number("timeoutSeconds") or _DEFAULT_WATCH_S,
-            bookmark_s=self._bookmark_s if bookmarks else None,
-            tells_initial_end=bool(initial) and bookmarks,
-        )
-        self._streams.add(stream)
-        if self._ending.is_set():
-            stream.end()
-
-        async def body() -> Any:
-            try:
-                async for line in lines:
-                    yield line
-            finally:
-                self._streams.discard(stream)
-
-        return StreamingResponse(body(), media_type=answers.JSON)
-
-    async def _create(self, request: Request, where: Route, query: Query, caller: Caller) -> Response:
-        obj = decode_object(await _body(request), request.headers.get("content-type", ""))
-        if not where.resource.is_stored and where.resource.kind != "Binding":
-            return answers.json_answer(reviews.answer(where.resource, obj, caller), code=201)
-        if where.resource.kind == "Binding" or where.subresource:
-            name = where.name or str((obj.get("metadata") or {}).get("name") or "")
-            act = self.store.evict if where.subresource == "eviction" else self.store.bind
-            await self._run(where, lambda: act(where.namespace, name, obj, caller=caller), writes=True)
-            return answers.json_answer(success(201), code=201, caller=caller)
-        if where.resource.namespaced and not where.namespace:
-            raise method_not_allowed()
-        created = await self._run(
-            where, lambda: self.store.create(where.resource, obj, where.namespace, caller=caller), writes=True
-        )
-        return self._shown(request, where, query, caller, created, code=201)
-
-    async def _change(self, request: Request, where: Route, query: Query, caller: Caller) -> Response:
-        content_type = request.headers.get("content-type", "")
-        decoded = decode(await _body(request), content_type)
-        if request.method == "PUT":
-            changed = await self._run(where, lambda: self._update(where, decoded, caller), writes=True)
-        else:
-            kind = content_type.partition(";")[0].strip()
-            changed = await self._run(
-                where,
-                lambda: self.store.patch(
-                    where.resource,
-                    where.name,
-                    decoded,
-                    kind,
-                    where.namespace,
-                    subresource=where.subresource,
-                    caller=caller,
-                ),
-                writes=True,
-            )
-        return self._shown(request, where, query, caller, changed)
-
-    def _update(self, where: Route, obj: Any, caller: Caller) -> Object:
-        if not isinstance(obj, dict):
-            raise bad_request(f"the body: expected an object, got {type(obj).__name__}")
-        name = (obj.get("metadata") or {}).get("name")
-        if name != where.name:
-            raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({where.name})")
-        return self.store.update(where.resource, obj, where.namespace, subresource=where.subresource, caller=caller)
-
-    async def _delete(self, request: Request, where: Route, query: Query, caller: Caller) -> Response:
-        options = decode_object(await _body(request), request.headers.get("content-type", ""))
-        last, gone = await self._run(where, lambda: self._delete_one(where, options, query, caller), writes=True)
-        if gone and last["kind"] not in _ANSWERS_WITH_OBJECT:
-            about = {"name": where.name, "group": where.resource.group, "kind": where.resource.plural}
-            about["uid"] = last["metadata"]["uid"]
-            body = success(details={key: value for key, value in about.items() if value})
-            return answers.json_answer(body, caller=caller)
-        return self._shown(request, where, query, caller, last)
-
-    def _delete_one(self, where: Route, options: Object, query: Query, caller: Caller) -> tuple[Object, bool]:
-        wanted = options.get("preconditions") or {}
-        grace = options.get("gracePeriodSeconds")
-        propagation = options.get("propagationPolicy") or query.text("propagationPolicy")
-        return self.store.delete(
-            where.resource,
-            where.name,
-            where.namespace,
-            grace_seconds=grace if grace is not None else query.number("gracePeriodSeconds"),
-            preconditions=Preconditions(wanted.get("uid") or "", wanted.get("resourceVersion") or ""),
-            orphan=propagation == "Orphan" or bool(options.get("orphanDependents")) or query.flag("orphanDependents"),
-            caller=caller,
-        )
-
-    async def _delete_collection(self, request: Request, where: Route, query: Query, caller: Caller) -> Response:
-        options = decode_object(await _body(request), request.headers.get("content-type", ""))
-
-        def delete_all() -> Object:
-            labels, fields = query.text("labelSelector"), query.text("fieldSelector")
-            page = self.store.list(where.resource, where.namespace, labels=labels, fields=fields, shared=True)
-            deleted = []
-            for one in page.items:
-                metadata = one["metadata"]
-                target = Route(where.resource, metadata.get("namespace", ""), metadata["name"])
-                deleted.append(self._delete_one(target, options, query, caller)[0])
-            kind = {"kind": f"{where.resource.kind}List", "apiVersion": where.resource.group_version}
-            return {**kind, "metadata": {"resourceVersion": str(page.version)}, "items": deleted}
-
-        return answers.json_answer(await self._run(where, delete_all, writes=True), caller=caller)
-
-    async def _log(self, where: Route, query: Query, caller: Caller) -> Response:
-        pod = self.store.get(where.resource, where.name, where.namespace, subresource="log", caller=caller)
-        container = container_of(pod, query.text("container"))
-        path = log_path(self.logs, pod, container, previous=query.flag("previous"))
-        key = (where.namespace, where.name)
-
-        def is_over() -> bool:
-            now = self.store.objects.get(where.resource, key)
-            phase = (now or {}).get("status", {}).get("phase")
-            return self._ending.is_set() or now is None or phase in ("Succeeded", "Failed")
-
-        text = read_log(
-            path,
-            tail_lines=query.number("tailLines"),
-            limit_bytes=query.number("limitBytes"),
-            is_over=is_over if query.flag("follow") else None,
-        )
-        return StreamingResponse(text, media_type="text/plain")
-
-    def _shown(
-        self, request: Request, where: Route, query: Query, caller: Caller, obj: Object, *, code: int = 200
-    ) -> Response:
-        form = answers.form_of(request.headers.get("accept", ""))
-        now, include = self.store.clock(), _include(query)
-        return answers.object_answer(where.resource, obj, form, now, include, code=code, caller=caller)
-
     async def _suffer(self, fault: Fault) -> bool:
         """Let a fault do its harm; true when the connection is to be cut. :raises StatusError: its answer."""
         if fault.stall_s > 0:
             with suppress(TimeoutError):  # a server that stops does not wait for its faults
-                await asyncio.wait_for(self._ending.wait(), fault.stall_s)
+                await asyncio.wait_for(self._handlers.ending.wait(), fault.stall_s)
         if fault.drop:
             return True
         if (error := fault.error()) is not None:
             raise error
         return False
-
-    async def _run(self, where: Route, action: Callable[[], T], *, writes: bool) -> T:
-        """Run a store operation: at once when nothing in it can block, in a worker thread otherwise."""
-        asks_webhooks = writes and self.admission is not None and self.admission.concerns(where.resource)
-        if not asks_webhooks and self.store.before is None:
-            return action()
-        return await asyncio.get_running_loop().run_in_executor(self._pool, action)
-
-
-def _document(path: str, request: Request) -> Object | None:
-    """The discovery document at `path`, or None when there is none."""
-    parts = path.strip("/").split("/")
-    match parts:
-        case ["version"]:
-            return discovery.VERSION
-        case ["api"]:
-            return discovery.core_versions(request.headers.get("host", ""))
-        case ["apis"]:
-            return discovery.groups()
-        case ["api", version]:
-            return discovery.resources("", version)
-        case ["apis", group]:
-            return discovery.group(group)
-        case ["apis", group, version]:
-            return discovery.resources(group, version)
-        case ["openapi", "v3"]:
-            return openapi.paths()
-        case ["openapi", "v3", *place]:
-            return openapi.document("/".join(place))
-    return None
-
-
-async def _body(request: Request) -> bytes:
-    """:raises StatusError: 413 for a body over the limit."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_LIMIT_BYTES:
-            message = f"the body: expected at most {BODY_LIMIT_BYTES} bytes, got more"
-            raise StatusError(413, "RequestEntityTooLarge", message)
-    return bytes(body)
 
 
 async def _cut(scope: Scope) -> None:
@@ -396,7 +141,3 @@ async def _cut(scope: Scope) -> None:
     # The server learns of the lost connection in a later turn of the loop; before, it would answer 500 instead.
     for _ in range(3):
         await asyncio.sleep(0)
-
-
-def _include(query: Query) -> str:
-    return query.text("includeObject") or "Metadata"

@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 import orjson
 
-from hami_core_py.lab.apiserver.objects import Event, Objects, key_of
+from hami_core_py.lab.apiserver.history import Event, key_of
+from hami_core_py.lab.apiserver.objects import Objects
 from hami_core_py.lab.apiserver.resources import RESOURCES, Resource, find
 from hami_core_py.lab.apiserver.status import Object
 

@@ -8,37 +8,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
-import orjson
-
+from hami_core_py.lab.apiserver.history import Event, EventType, Key, converted, key_of, matching
 from hami_core_py.lab.apiserver.resources import Resource
 from hami_core_py.lab.apiserver.selectors import Predicate
-from hami_core_py.lab.apiserver.status import Object, StaleError, StatusError, already_exists, too_large, too_old
-
-Key = tuple[str, str]
-"""Namespace (empty for cluster-wide objects) and name."""
-
-EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-
-
-@dataclass(slots=True, eq=False)
-class Event:
-    """One step of an object, as watches deliver it. Shared between watches: read it, do not change it."""
-
-    type: EventType
-    object: Object
-    version: int
-    previous: Object | None = None  # the object before this step, to tell who stops or begins to match
-    _line: bytes = b""
-
-    def line(self) -> bytes:
-        """The event as a line of a watch stream; made once, however many watches deliver it."""
-        if not self._line:
-            self._line = orjson.dumps({"type": self.type, "object": self.object}) + b"\n"
-        return self._line
+from hami_core_py.lab.apiserver.status import Object, StaleError, already_exists, too_large, too_old
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +31,7 @@ class _Kind:
 class Objects:
     """All objects by resource, namespace and name. Safe for threads; does no I/O; blocks only for its own lock."""
 
-    def __init__(self, history: int = 10_000) -> None:
+    def __init__(self, history: int = 2_000) -> None:
         """:param history: how many events of each resource a late watch can still get."""
         self._history = history
         self._lock = threading.RLock()
@@ -244,12 +220,12 @@ class Watch:
         first, self.initial = self.initial, []
         events, self.version = self._objects.since(self.resource, self.version)
         if self._convert is not None:
-            first = [_converted(event, self._convert) for event in first]
-            events = [_converted(event, self._convert) for event in events]
+            first = [converted(event, self._convert) for event in first]
+            events = [converted(event, self._convert) for event in events]
         if self._wants is None:
             return first + events if first else events
         wants = self._wants
-        return [event for event in first if wants(event.object)] + list(_matching(events, wants))
+        return [event for event in first if wants(event.object)] + list(matching(events, wants))
 
     def bookmark(self, *, initial_events_end: bool = False) -> Event:
         """An event that tells only how far this watch has come."""
@@ -261,41 +237,3 @@ class Watch:
 
     def close(self) -> None:
         self._objects.unwatch(self)
-
-
-def key_of(obj: Object) -> Key:
-    metadata = obj["metadata"]
-    return metadata.get("namespace") or "", metadata["name"]
-
-
-def version_of(text: str) -> int | None:
-    """A resourceVersion as a number, or None when it is empty. :raises StatusError: 400 when it is no number."""
-    if not text:
-        return None
-    if not text.isdigit():
-        raise StatusError(
-            400, "BadRequest", f"invalid resource version {text!r}: expected a number from an earlier answer"
-        )
-    return int(text)
-
-
-def error_event(error: StatusError) -> Event:
-    return Event("ERROR", error.body(), 0)
-
-
-def _converted(event: Event, convert: Callable[[Object], Object]) -> Event:
-    previous = convert(event.previous) if event.previous is not None else None
-    return Event(event.type, convert(event.object), event.version, previous)
-
-
-def _matching(events: Iterable[Event], wants: Predicate) -> Iterable[Event]:
-    """Events of objects that match, where beginning to match is an ADDED and ceasing to match a DELETED."""
-    for event in events:
-        was = event.previous is not None and wants(event.previous)
-        if event.type == "DELETED":
-            if was or wants(event.object):
-                yield event
-        elif wants(event.object):
-            yield event if was or event.type == "ADDED" else Event("ADDED", event.object, event.version)
-        elif was:
-            yield Event("DELETED", event.object, event.version)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _SYNTAX = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))\Z")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -21,6 +22,7 @@ SYNTAX_MESSAGE = (
 )
 
 
+@lru_cache(maxsize=4096)
 def value_of(text: str) -> Fraction:
     """The number a quantity stands for.
 
@@ -29,6 +31,7 @@ def value_of(text: str) -> Fraction:
     return _parse(text)[0]
 
 
+@lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """The same quantity as the API server writes it.
 

@@ -9,10 +9,12 @@ from urllib.parse import parse_qsl, unquote
 
 import orjson
 import yaml
+from starlette.requests import Request
 
+from hami_core_py.lab.apiserver import protobuf
 from hami_core_py.lab.apiserver.calls import Caller
 from hami_core_py.lab.apiserver.resources import Resource, at_path
-from hami_core_py.lab.apiserver.status import Object, bad_request, no_such_path, unsupported_media_type
+from hami_core_py.lab.apiserver.status import Object, StatusError, bad_request, no_such_path, unsupported_media_type
 
 BODY_LIMIT_BYTES = 3 * 2**20
 _YAML_TYPES = ("application/yaml", "application/apply-patch+yaml")
@@ -86,6 +88,17 @@ class Query:
             raise bad_request(f"query parameter {name}: expected a whole number, got {text!r}") from error
 
 
+async def read_body(request: Request) -> bytes:
+    """:raises StatusError: 413 for a body over the limit."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_LIMIT_BYTES:
+            message = f"the body: expected at most {BODY_LIMIT_BYTES} bytes, got more"
+            raise StatusError(413, "RequestEntityTooLarge", message)
+    return bytes(body)
+
+
 def decode(body: bytes, content_type: str) -> Any:
     """A body as JSON values. :raises StatusError: 400 when it is malformed, 415 in a format not spoken here."""
     kind = content_type.partition(";")[0].strip()
@@ -94,6 +107,8 @@ def decode(body: bytes, content_type: str) -> Any:
             return yaml.safe_load(body)
         except yaml.YAMLError as error:
             raise bad_request(f"the body is no YAML: {error}") from error
+    if kind == protobuf.CONTENT_TYPE:
+        return protobuf.decode_protobuf(body)
     if kind and kind not in _JSON_TYPES:
         raise unsupported_media_type(kind, (*_JSON_TYPES, *_YAML_TYPES))
     try:

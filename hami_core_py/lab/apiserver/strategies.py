@@ -19,7 +19,7 @@ class Strategy:
     """The rules of an ordinary kind: whatever a client sends is stored, status apart."""
 
     keeps_status = False  # whether a new object may bring its status along
-    defaults_status = True  # whether `default` has something to do after a change of status alone
+    rules_spec_only = False  # whether nothing here has to look again at an object whose spec did not change
     is_graceful = False  # whether a deleted object is marked first even when nothing holds it
 
     def default(self, obj: Object) -> None:
@@ -45,7 +45,7 @@ class Strategy:
 
 
 class PodStrategy(Strategy):
-    defaults_status = False
+    rules_spec_only = True
     is_graceful = True
 
     def default(self, obj: Object) -> None:

@@ -137,12 +137,14 @@ def _service_ports(service: Object, _: float) -> str:
     return ",".join(f"{one.get('port')}/{one.get('protocol', 'TCP')}" for one in ports) or _NONE
 
 
-def _quota(part: str) -> Cell:
+def _quota(*, limits: bool) -> Cell:
     def cell(quota: Object, _: float) -> str:
         hard = quota.get("spec", {}).get("hard") or {}
         used = quota.get("status", {}).get("used") or {}
         return ", ".join(
-            f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard) if name.startswith(part)
+            f"{name}: {used.get(name, '0')}/{hard[name]}"
+            for name in sorted(hard)
+            if name.startswith("limits.") is limits
         )
 
     return cell
@@ -205,7 +207,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Port(s)", _service_ports),
         _AGE,
     ),
-    "resourcequotas": (_NAME, Column("Request", _quota("requests.")), Column("Limit", _quota("limits.")), _AGE),
+    "resourcequotas": (_NAME, Column("Request", _quota(limits=False)), Column("Limit", _quota(limits=True)), _AGE),
     "deployments.apps": (_NAME, Column("Ready", _workload_ready), _AGE),
     "replicasets.apps": (_NAME, Column("Ready", _workload_ready), _AGE),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOKS,

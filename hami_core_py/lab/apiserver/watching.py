@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-from hami_core_py.lab.apiserver.objects import Event, Watch, error_event
+from hami_core_py.lab.apiserver.history import Event, error_event
+from hami_core_py.lab.apiserver.objects import Watch
 from hami_core_py.lab.apiserver.status import StatusError, expired
 
 Encode = Callable[[Event], bytes]

@@ -109,9 +109,14 @@ class FamilyPlugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # gener
         """Ids on the devices that are meant, as far as that can be known; an empty answer leaves the choice alone."""
         answer = dp.PreferredAllocationResponse()
         for one in request.container_requests:
-            chosen = self._agent.identity.prefer(
-                self._family, one.available_deviceIDs, one.must_include_deviceIDs, one.allocation_size
-            )
+            try:
+                chosen = self._agent.identity.prefer(
+                    self._family, one.available_deviceIDs, one.must_include_deviceIDs, one.allocation_size
+                )
+            except Exception:
+                # An error here would end the pod for good; without an opinion of ours the kubelet chooses.
+                log.exception("no preference", extra={"family": self._family})
+                chosen = ()
             answer.container_responses.add(deviceIDs=chosen)
         return answer
 

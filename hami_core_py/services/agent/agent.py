@@ -107,6 +107,7 @@ class Agent:
             cdi_dir=options.cdi_dir,
             vendor_dirs=options.vendor_cdi_dirs,
             timeout_seconds=options.call_timeout_seconds,
+            has_ended=self._pods.has_ended,
         )
         verifier = Verifier(ask, options.node, self.table, self._pods, self._holdings, mounts)
         self.identity: LateIdentity | OrderedIdentity
@@ -180,6 +181,8 @@ class Agent:
         except OSError as problem:
             raise SettingsError("agent.stateDir", "a directory that can be written", str(problem)) from problem
         self._started_at = time.monotonic()
+        # Before the kubelet can ask for anything: a runtime makes a directory of a mount source that is not there yet.
+        self._install_host_files()
         self._recall()
         try:
             self.checkpoints.read()
@@ -275,13 +278,9 @@ class Agent:
         """Let backends make their hardware agree with what containers hold, once it is known what there is."""
         if self.table.snapshot.pending:
             return
-        active = self._granter.active()
         for backend in self.ask.backends.loaded:
-            if "hami_reconcile_node" not in backend.hooks:
-                continue
-            own = {family.name for family in backend.families}
             try:
-                self.ask.reconcile_node(backend, [one for one in active if one.family in own])
+                self._granter.reconcile(backend)
             except (BackendError, BadInputError) as problem:
                 log.warning("reconciliation failed", extra={"backend": backend.info.name, "problem": str(problem)})
 

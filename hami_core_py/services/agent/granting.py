@@ -1,12 +1,15 @@
 """From the shares of a container to what it receives: the backend's grant, checked and written where the runtime looks."""
 
+import contextlib
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hami_core_py.codecs.cdi import CdiError, CdiSpec, cdi_kind, class_word, parse_spec, render_spec, vendor_edits
 from hami_core_py.errors import BackendError, BadInputError
 from hami_core_py.hooks.ask import Ask
+from hami_core_py.hooks.manager import LoadedBackend
 from hami_core_py.models.allocations import Allocation, Grant, Pair
 from hami_core_py.services.agent.files import put
 from hami_core_py.services.agent.holdings import SHARED, Holding, Holdings
@@ -17,6 +20,7 @@ from hami_core_py.services.agent.timed import TimedCalls
 
 log = logging.getLogger(__name__)
 
+RECONCILE = "hami_reconcile_node"
 _SPEC_SUFFIXES = {".json": False, ".yaml": True, ".yml": True}
 
 
@@ -25,6 +29,7 @@ class Granter:
 
     :param cdi_dir: where our specs go. :param vendor_dirs: where the specs of vendors are, later ones beat earlier ones.
     :param timeout_seconds: for one backend call; the kubelet waits 30 s.
+    :param has_ended: whether the pod of a UID has ended for good, as far as is known.
     """
 
     def __init__(
@@ -37,8 +42,12 @@ class Granter:
         cdi_dir: Path,
         vendor_dirs: Sequence[Path] = (),
         timeout_seconds: float = 20.0,
+        has_ended: Callable[[str], bool] = lambda _uid: False,
     ) -> None:
         self._ask, self._table, self._holdings, self._host_files = ask, table, holdings, host_files
+        self._has_ended, self._timeout = has_ended, timeout_seconds
+        # Where hardware is cut, what nobody holds is destroyed: that and a new allocation must not overlap.
+        self._cutting = {b.info.name: threading.Lock() for b in ask.backends.loaded if RECONCILE in b.hooks}
         self._cdi_dir, self._vendor_dirs = cdi_dir, (*vendor_dirs, cdi_dir)
         self._calls = TimedCalls(timeout_seconds)
         self._specs: dict[Path, tuple[int, CdiSpec | None]] = {}
@@ -50,19 +59,20 @@ class Granter:
         """
         allocation = self.allocation(holding, pairs)
         owner = self._ask.owner(holding.family)
-        name = owner.info.name
         try:
-            if "hami_reconcile_node" in owner.hooks:
-                active = [one for one in self.active() if self._ask.owner(one.family) is owner]
-                self._calls.run(
-                    name, "hami_reconcile_node", lambda: self._ask.reconcile_node(owner, [*active, allocation])
-                )
-            grant = self._calls.run(name, "hami_allocate", lambda: self._ask.allocate(allocation))
+            with self._alone(owner):
+                self._reconcile(owner, allocation)
+                grant = self._calls.run(owner.info.name, "hami_allocate", lambda: self._ask.allocate(allocation))
         except (BackendError, BadInputError) as problem:
             where = f"pod {allocation.namespace}/{allocation.pod}, container {allocation.container!r}"
             raise RefusedError(Cause.BACKEND, f"{where}: {problem}") from problem
         self._check(grant, holding)
         return grant
+
+    def reconcile(self, backend: LoadedBackend) -> None:
+        """Let a backend make its hardware agree with all live allocations. :raises BackendError: it failed."""
+        with self._alone(backend):
+            self._reconcile(backend, None)
 
     def allocation(self, holding: Holding, pairs: Sequence[Pair]) -> Allocation:
         """One container's live share set, as backends see it."""
@@ -82,11 +92,11 @@ class Granter:
         )
 
     def active(self) -> list[Allocation]:
-        """The allocations of all containers that were granted devices here, by name; unknown devices are left out."""
+        """The allocations of all containers that hold devices here, by name; unknown devices are left out."""
         devices = self._table.snapshot.by_id
         found = []
         for holding in self._holdings.all():
-            if holding.pod is None or holding.family not in self._ask.families:
+            if holding.pod is None or holding.family not in self._ask.families or self._has_ended(holding.pod.uid):
                 continue
             own = [s for s in holding.shares if s.container == holding.container and s.family == holding.family]
             pairs = [(devices[s.device], s.share) for s in own if s.device in devices]
@@ -124,6 +134,31 @@ class Granter:
     def remove_spec(self, family: str, name: str) -> None:
         """Remove the CDI spec of a name, if there is one."""
         self.spec_path(family, name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _alone(self, backend: LoadedBackend) -> Iterator[None]:
+        """One call at a time to a backend that cuts hardware. :raises BackendError: the one before takes too long."""
+        lock = self._cutting.get(backend.info.name)
+        if lock is None:
+            yield
+            return
+        if not lock.acquire(timeout=self._timeout):
+            raise BackendError(
+                backend.info.name, RECONCILE, f"an earlier call has not ended within {self._timeout:g} s"
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _reconcile(self, backend: LoadedBackend, coming: Allocation | None) -> None:
+        if RECONCILE not in backend.hooks:
+            return
+        own = {family.name for family in backend.families}
+        active = [one for one in self.active() if one.family in own]
+        if coming is not None:
+            active = [one for one in active if one.directory != coming.directory] + [coming]
+        self._calls.run(backend.info.name, RECONCILE, lambda: self._ask.reconcile_node(backend, active))
 
     def _check(self, grant: Grant, holding: Holding) -> None:
         """Refuse a grant that names files which are not there: a runtime would make a directory of a missing source."""

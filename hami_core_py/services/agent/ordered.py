@@ -83,7 +83,9 @@ class OrderedIdentity:
             held = self._holder(kind)
             try:
                 return self._serve(kind, held, requests, is_alive)
-            except (HamiError, OSError) as problem:
+            except Exception as problem:
+                if not isinstance(problem, HamiError | OSError):
+                    log.exception("pod not served")
                 refusal = problem if isinstance(problem, RefusedError) else RefusedError(_cause(problem), str(problem))
                 self._meter.allocated(family, refusal.cause.value)
                 self._fail(kind, held, refusal)

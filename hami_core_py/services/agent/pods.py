@@ -100,6 +100,11 @@ class LocalPods:
             fresh = pods_of_node(self._client, self._node)
         return next((self._read(pod) for pod in fresh if pod["metadata"].get("uid") == uid), None)
 
+    def has_ended(self, uid: str) -> bool:
+        """Whether a pod is known to have ended for good."""
+        local = self.known(uid)
+        return local is not None and local.has_ended
+
     def is_gone(self, uid: str) -> bool:
         """Whether the API server itself says that no pod of this UID is bound here; ``False`` when it cannot be asked."""
         try:

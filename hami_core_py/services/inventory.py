@@ -100,7 +100,7 @@ def _state(
             facts[name] = old.facts.get(name, NO_FACTS) if old else NO_FACTS
             log.warning("inventory cannot be read", extra={"node": node.name, "family": name, "problem": str(said)})
         else:
-            devices += said.devices
+            devices += sorted(said.devices, key=lambda d: (d.index, d.id))
             facts[name] = said.facts
         if not alive.get(name, True) and name not in closed:
             closed[name] = Reason.AGENT_AWAY

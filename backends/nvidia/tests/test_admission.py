@@ -62,11 +62,6 @@ def test_percentage_out_of_range_is_refused_and_named(percent):
         admit(container(limits={GPU: 1, PERCENT: percent}), Settings())
 
 
-def test_percentage_and_memory_together_are_admitted_with_a_warning():
-    admission = admit(container(limits={GPU: 1, PERCENT: 50, MEMORY: 2000}), Settings())
-    assert admission.warnings == (f"container 'main': both {MEMORY} and {PERCENT} are given; only {MEMORY} counts",)
-
-
 def test_priority_is_handed_to_the_container_even_without_a_device():
     assert admit(container(limits={PRIORITY: 0}), Settings()) == Admission(env={"CUDA_TASK_PRIORITY": "0"})
 

@@ -84,9 +84,10 @@ def test_settings_shape_the_family():
             defaultCores=25,
             defaultGPUNum=0,
             runtimeClassName="nvidia",
+            overwriteEnv=True,
         )
     )
     assert family.resources.memory is None
     assert (family.memory.unit_mib, family.memory.default) == (2, MemoryMib(512))
     assert family.core.default == CoreUnits(25)
-    assert family.admission == AdmissionRule(runtime_class="nvidia")
+    assert family.admission == AdmissionRule(runtime_class="nvidia", close_always=True)

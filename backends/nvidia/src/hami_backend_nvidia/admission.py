@@ -30,7 +30,7 @@ def admit(container: ContainerView, settings: Settings) -> Admission:
     limits = {}
     if claims and settings.resource_core_name and _asks_for_whole_devices(container, settings):
         limits[settings.resource_core_name] = str(WHOLE)
-    return Admission(limits=limits, env=env, warnings=_warnings(container, settings, where))
+    return Admission(limits=limits, env=env)
 
 
 def _claims(container: ContainerView, settings: Settings, where: str) -> bool:
@@ -50,13 +50,6 @@ def _asks_for_whole_devices(container: ContainerView, settings: Settings) -> boo
     if percent is not None:
         return parse_quantity(percent) == WHOLE
     return _amount(container, settings.resource_memory_name) is None
-
-
-def _warnings(container: ContainerView, settings: Settings, where: str) -> tuple[str, ...]:
-    memory, percent = settings.resource_memory_name, settings.resource_memory_percentage_name
-    if _amount(container, memory) in (None, "0") or _amount(container, percent) in (None, "0"):
-        return ()
-    return (f"{where}both {memory} and {percent} are given; only {memory} counts",)
 
 
 def _amount(container: ContainerView, name: str | None) -> str | None:

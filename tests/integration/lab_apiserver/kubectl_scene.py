@@ -48,7 +48,8 @@ def bind(server: ApiServer, name: str) -> None:
     server.store.patch("pods", name, RUNNING, "application/merge-patch+json", "default", subresource="status")
     uid = server.store.get("pods", name, "default")["metadata"]["uid"]
     about = {"kind": "Pod", "name": name, "namespace": "default", "uid": uid}
-    event = {"metadata": {"name": f"{name}.1"}, "involvedObject": about, "type": "Normal", "reason": "Scheduled"}
+    number = len(server.store.list("events").items) + 1
+    event = {"metadata": {"name": f"{name}.{number}"}, "involvedObject": about, "type": "Normal", "reason": "Scheduled"}
     event |= {"message": f"Assigned {name} to node-a", "source": {"component": "lab"}}
     server.store.create("events", {**event, "firstTimestamp": TIME, "lastTimestamp": TIME, "count": 1})
 

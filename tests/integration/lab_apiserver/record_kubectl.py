@@ -5,6 +5,7 @@ python -m tests.integration.lab_apiserver.record_kubectl PATH-TO-KUBECTL
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -57,7 +58,13 @@ STEPS: list[tuple[str, str]] = [
     ("delete-wait", "delete pod train --wait"),
     ("apply-server-side", "apply --server-side -f pod.json"),
     ("delete", "delete pod train --wait=false"),
+    ("create", "create -f pod.json"),
+    ("bind-again", ""),
+    ("drain", "drain node-a --force"),
+    ("create-namespace", "create namespace team"),
+    ("delete-namespace", "delete namespace team"),
 ]
+ENDS_AFTER = {"delete-wait": "watch=true", "drain": "/eviction"}  # the request after which a kubelet ends the pod
 KEPT_HEADERS = ("accept", "content-type")
 LONG = ("APIResourceList", "APIGroupList", "APIVersions")  # what discovery says is tested elsewhere
 
@@ -68,7 +75,8 @@ class Recorder:
 
     port: int
     exchanges: list[dict[str, Any]] = field(default_factory=list)
-    watching: threading.Event = field(default_factory=threading.Event)
+    marker: str = ""  # part of a path; `marked` is set when such a request has been answered
+    marked: threading.Event = field(default_factory=threading.Event)
 
     def handler(recorder) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
@@ -79,8 +87,10 @@ class Recorder:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 exchange: dict[str, Any] = {"method": self.command, "path": self.path}
                 exchange["headers"] = {key: self.headers[key] for key in KEPT_HEADERS if self.headers[key]}
-                if body:
+                if body.startswith(b"{"):
                     exchange["body"] = json.loads(body)
+                elif body:
+                    exchange["body_base64"] = base64.b64encode(body).decode()
                 recorder.exchanges.append(exchange)
                 upstream = http.client.HTTPConnection("127.0.0.1", recorder.port)
                 upstream.request(self.command, self.path, body, dict(self.headers))
@@ -95,19 +105,24 @@ class Recorder:
                 exchange["answer"] = json.loads(content) if content.startswith(b"{") else content.decode()
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
+                self._mark()
                 self.wfile.write(content)
 
             def _stream(self, answer: http.client.HTTPResponse, exchange: dict[str, Any]) -> None:
                 exchange["events"] = []
                 self.send_header("Connection", "close")
                 self.end_headers()
-                recorder.watching.set()
+                self._mark()
                 self.close_connection = True
                 with suppress(BrokenPipeError):  # kubectl has seen enough
                     while line := answer.readline():
                         exchange["events"].append(json.loads(line))
                         self.wfile.write(line)
                         self.wfile.flush()
+
+            def _mark(self) -> None:
+                if recorder.marker and recorder.marker in self.path:
+                    recorder.marked.set()
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
 
@@ -135,15 +150,16 @@ def main(kubectl: str) -> None:
             environment |= {"KUBECTL_CLIENT_VERSION": "", "NO_PROXY": "*"}
             for number, (name, command) in enumerate(STEPS):
                 recorder.exchanges.clear()
-                recorder.watching.clear()
+                recorder.marked.clear()
+                recorder.marker = ENDS_AFTER.get(name, "")
                 if not command:
                     scene.bind(server, "train")
                     _write(number, name, {"scene": "bind"})
                     continue
                 known = scene.uids(server)
                 process = subprocess.Popen([kubectl, *command.split()], cwd=directory, env=environment)
-                if name == "delete-wait":
-                    recorder.watching.wait(10)
+                if recorder.marker:
+                    recorder.marked.wait(20)
                     recorder.exchanges.append({"scene": "end"})
                     scene.end(server, "train")
                 process.wait(30)

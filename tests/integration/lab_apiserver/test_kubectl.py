@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from hami_core_py.lab.apiserver import ApiServer
 from . import kubectl_scene as scene
 
 SCENES = {"bind": scene.bind, "end": scene.end}
-REQUIRED = ("get nodes,pods -A", "apply -f", "describe pod", "describe node", "delete", "get events", "logs")
+REQUIRED = ("get nodes,pods -A", "apply -f", "describe pod", "describe node", "delete", "get events", "logs", "drain")
 
 
 @pytest.fixture
@@ -60,7 +61,9 @@ def test_kubectl_gets_the_answers_it_was_recorded_with(server: ApiServer) -> Non
 
 
 def replay(http: httpx.Client, command: str, exchange: dict[str, Any]) -> None:
-    content = json.dumps(exchange["body"]) if "body" in exchange else None
+    content = json.dumps(exchange["body"]).encode() if "body" in exchange else None
+    if "body_base64" in exchange:
+        content = base64.b64decode(exchange["body_base64"])
     answer = http.request(exchange["method"], exchange["path"], content=content, headers=exchange["headers"])
     where = f"{command}: {exchange['method']} {exchange['path']}"
     assert answer.status_code == exchange["status"], f"{where}: {answer.text}"

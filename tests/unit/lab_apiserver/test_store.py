@@ -10,7 +10,7 @@ from hami_core_py.lab.apiserver.patches import APPLY_PATCH, MERGE_PATCH
 from hami_core_py.lab.apiserver.status import StaleError
 
 from .conftest import Clock
-from .pods import config, pod
+from .pods import binding, config, pod
 
 
 def types_and_names(events: list[Any]) -> list[tuple[str, str]]:
@@ -338,6 +338,18 @@ def test_faults_are_consulted_before_each_request(store: Store) -> None:
     ]
     store.before = None
     assert "labels" not in store.get("pods", "train", "default")["metadata"]
+
+
+def test_a_hidden_answer_leaves_the_request_carried_out(store: Store) -> None:
+    def hide(call: Call) -> None:
+        raise TimeoutError(f"no answer to {call.verb}")
+
+    store.create("pods", pod(), "default")
+    store.after = hide
+    with pytest.raises(TimeoutError, match="no answer to create"):
+        store.bind("default", "train", binding())
+    store.after = None
+    assert store.get("pods", "train", "default")["spec"]["nodeName"] == "node-a"
 
 
 def test_a_seed_makes_uids_repeatable(clock: Clock) -> None:

@@ -5,7 +5,15 @@ import pytest
 from tests.vectors.files import find, folder, our_answers, read_vectors
 from tests.vectors.runner import run
 
-FILES = ("codec.jsonl", "webhook.jsonl", "filter-nvidia.jsonl", "filter-random.jsonl", "filter-vendors.jsonl")
+FILES = (
+    "codec.jsonl",
+    "webhook.jsonl",
+    "filter-nvidia.jsonl",
+    "filter-random.jsonl",
+    "filter-vendors.jsonl",
+    "filter-sequence.jsonl",
+    "filter-simulation.jsonl",
+)
 
 pytestmark = [
     pytest.mark.vectors,

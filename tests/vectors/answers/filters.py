@@ -81,6 +81,29 @@ def filter_once(vector: Vector) -> Json:
     return Cluster(given, ask, defaults_of(vector)).filter(given["pod"], names)
 
 
+def filter_sequence(vector: Vector) -> Json:
+    """Several pods one after the other; what filter gave to one counts when the next one comes."""
+    given, ask = vector.input, ask_for(vector)
+    refuse_uncovered(given, ask, given["sequence"])
+    cluster = Cluster(given, ask, defaults_of(vector))
+    names = given.get("nodeNames", [node["metadata"]["name"] for node in given["nodes"]])
+    return {"steps": [cluster.filter(pod, names) for pod in given["sequence"]]}
+
+
+def filter_simulation(vector: Vector) -> Json:
+    """Nodes as whole objects that nobody knows yet, as an autoscaler asks about them."""
+    given, ask = vector.input, ask_for(vector)
+    refuse_uncovered(given, ask, [given["pod"]])
+    nobody = Cluster({"nodes": [], "pods": given["pods"]}, ask, defaults_of(vector))
+    answer = nobody.scheduling.filter(given["pod"], None, given["nodes"])
+    result: Json = {}
+    if answer.names:
+        result["nodes"] = answer.names
+    if answer.failed or answer.unresolvable:
+        result["failedNodes"] = {**answer.failed, **answer.unresolvable}
+    return result
+
+
 def defaults_of(vector: Vector) -> Policies:
     """The policies that a vector's flags name."""
     flags = flags_of(vector)
@@ -100,7 +123,9 @@ def refuse_uncovered(given: Mapping[str, Any], ask: Ask, pods: list[Mapping[str,
 
 def expected(vector: Vector, answer: Any) -> Any:
     """What of v2.10's answer counts; annotations that only a backend writes, where that backend is installed."""
-    counting = {key: answer[key] for key in ("nodeNames", "failedNodes", "error") if answer.get(key)}
+    if "steps" in answer:
+        return {"steps": [expected(vector, step) for step in answer["steps"]]}
+    counting = {key: answer[key] for key in ("nodeNames", "nodes", "failedNodes", "error") if answer.get(key)}
     if "patch" in answer:
         ask = ask_for(vector)
         known = bookkeeping_keys(ask.families).union(*(b.info.annotations for b in ask.backends.loaded))
@@ -109,5 +134,5 @@ def expected(vector: Vector, answer: Any) -> Any:
     return counting
 
 
-KINDS = {"filter": filter_once}
-EXPECTED = {"filter": expected}
+KINDS = {"filter": filter_once, "filter-sequence": filter_sequence, "filter-simulation": filter_simulation}
+EXPECTED = dict.fromkeys(KINDS, expected)

@@ -146,12 +146,15 @@ class Scheduling:
             is_last_word = bool(chosen) and not strangers and (verdicts.fits == 1 or self._mode == "single-node")
             if not is_last_word or self._assume(asked, chosen) is None:
                 break
+        simulated: Engine | None = None
         if strangers:
-            verdicts = _joined(verdicts, self._simulate(asked, strangers), places)
+            simulated = self._simulated(strangers)
+            theirs = simulated.evaluate(asked.pod, asked.request, [view.name for view in strangers])
+            verdicts = _joined(verdicts, theirs, places)
         if not verdicts.fitting and self._teller is not None and not strangers:
             self._teller.refused(asked, verdicts)
         if self._mode == "single-node":
-            return self._in_v210_words(asked, verdicts)
+            return self._in_v210_words(asked, verdicts, simulated)
         failed, unresolvable = verdicts.failed(sentence)
         return FilterAnswer(
             names=[scored.node for scored in verdicts.fitting], failed=failed, unresolvable=unresolvable
@@ -168,26 +171,29 @@ class Scheduling:
         placed = self._engine.evaluate_without(asked.request, asked.pod, node, uids)
         return isinstance(placed, Placement)
 
-    def _simulate(self, asked: Asked, strangers: Sequence[NodeView]) -> Verdicts:
-        """The same question about nodes that exist only in the call."""
+    def _simulated(self, strangers: Sequence[NodeView]) -> Engine:
+        """An engine for nodes that exist only in the call."""
         inventory, ask = Inventory(), self._engine.ask
         NodeIntake(inventory, ask).sync(strangers)
-        engine = Engine(inventory, Ledger(), ask)
-        return engine.evaluate(asked.pod, asked.request, [view.name for view in strangers])
+        return Engine(inventory, Ledger(), ask)
 
-    def _in_v210_words(self, asked: Asked, verdicts: Verdicts) -> FilterAnswer:
-        if verdicts.fitting:
-            return FilterAnswer(names=[verdicts.fitting[0].node])
-        return FilterAnswer(failed={node: self._v210_reason(asked, node) for node in verdicts.refused_nodes})
+    def _in_v210_words(self, asked: Asked, verdicts: Verdicts, simulated: Engine | None) -> FilterAnswer:
+        """The one node chosen, else why not the others; of nodes that exist only in the call v2.10 says both."""
+        failed = {}
+        if not verdicts.fitting or simulated is not None:
+            failed = {node: self._v210_reason(asked, node, simulated) for node in verdicts.refused_nodes}
+        return FilterAnswer(names=[scored.node for scored in verdicts.fitting[:1]] or None, failed=failed)
 
-    def _v210_reason(self, asked: Asked, node: str) -> str:
-        placed = self._engine.place(asked.request, asked.pod, node)
+    def _v210_reason(self, asked: Asked, node: str, simulated: Engine | None) -> str:
+        is_stranger = simulated is not None and simulated.inventory.node(node) is not None
+        engine = simulated if simulated is not None and is_stranger else self._engine
+        placed = engine.place(asked.request, asked.pod, node)
         if isinstance(placed, Placement):
             return ""
-        state = self._engine.inventory.node(node)
+        state = engine.inventory.node(node)
         if state is None or all(state.closed.get(device.family) is Reason.AGENT_AWAY for device in state.devices):
             return word(Reason.UNKNOWN_NODE)  # v2.10 forgets devices whose plugin is away, and a node without devices
-        families = {device.id: device.family for device in self._engine.inventory.devices(node)}
+        families = {device.id: device.family for device in state.devices}
         struck = next((families[r.device] for r in placed if r.device in families), asked.request.families[0])
         return render_refusals(placed, self._engine.ask.families.get(struck))
 

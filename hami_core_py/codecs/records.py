@@ -106,13 +106,6 @@ def write_record(
     return written
 
 
-def bookkeeping_keys(families: Mapping[str, Family]) -> frozenset[str]:
-    """All pod annotations that only the control plane may write, but those of the backends' own hooks."""
-    texts = (family.v210 for family in families.values())
-    keys = (key for v210 in texts if v210 is not None for key in (v210.allocated, v210.to_allocate))
-    return CORE_KEYS | {key for key in keys if key}
-
-
 def explain_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """What of a record is the same whenever it is written: all but proof, signature and times; sorted by key."""
     return {key: text for key, text in sorted(annotations.items()) if key not in _VARYING}

@@ -1,5 +1,5 @@
 """The dialect of HAMi v2.10, which vendors' own device plugins, dashboards and older schedulers speak.
 
-``numbers`` how it spells amounts, ``register`` inventories in text and in JSON, ``links`` pair scores, ``pods`` the devices
-of a pod, ``partitions`` reserved hardware partitions, ``reasons`` why a node was refused.
+``numbers`` how it spells amounts, ``register`` inventories in text and in JSON, ``offer`` ours among them, ``links`` pair
+scores, ``pods`` the devices of a pod, ``partitions`` reserved hardware partitions, ``reasons`` why a node was refused.
 """

@@ -10,10 +10,10 @@ import pytest
 from hami_core_py.codecs import native
 from hami_core_py.codecs.records import (
     BIND_TIME,
+    CORE_KEYS,
     NODE,
     PHASE,
     TIME,
-    bookkeeping_keys,
     explain_annotations,
     is_annotation_key,
     read_record,
@@ -293,6 +293,6 @@ def test_explained_annotations_are_the_same_whenever_they_are_written() -> None:
     assert list(early) == sorted(early)
 
 
-def test_bookkeeping_keys_are_those_that_records_write() -> None:
+def test_core_keys_are_those_that_belong_to_no_family() -> None:
     keys = set(written(placement(((device(), share()),)), ordered="Acme"))
-    assert keys <= bookkeeping_keys(FAMILIES)
+    assert keys - {ALLOCATED, TO_ALLOCATE} == CORE_KEYS

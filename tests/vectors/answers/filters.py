@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from hami_core_py.cluster.client import Client
 from hami_core_py.codecs import native
-from hami_core_py.codecs.records import BIND_TIME, PHASE, bookkeeping_keys
+from hami_core_py.codecs.records import BIND_TIME, PHASE
 from hami_core_py.codecs.times import SECOND_NS
+from hami_core_py.decisions.bookkeeping import is_bookkeeping
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import Placement
 from hami_core_py.models.requests import Policies
@@ -128,9 +129,8 @@ def expected(vector: Vector, answer: Any) -> Any:
     counting = {key: answer[key] for key in ("nodeNames", "nodes", "failedNodes", "error") if answer.get(key)}
     if "patch" in answer:
         ask = ask_for(vector)
-        known = bookkeeping_keys(ask.families).union(*(b.info.annotations for b in ask.backends.loaded))
         annotations = answer["patch"]["metadata"]["annotations"]
-        counting["annotations"] = {key: text for key, text in annotations.items() if key in known}
+        counting["annotations"] = {key: text for key, text in annotations.items() if is_bookkeeping(key, ask)}
     return counting
 
 

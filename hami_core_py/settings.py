@@ -212,7 +212,8 @@ def _environment() -> dict[str, Any]:
     for variable, text in os.environ.items():
         section, _, field = variable.removeprefix("HAMI_").lower().partition("__")
         if variable.startswith("HAMI_") and field and section in Settings.model_fields:
-            value = [word.strip() for word in text.split(",") if word.strip()] if section == "backends" else text
+            is_list = section == "backends" or field == "trusted_users"
+            value = [word.strip() for word in text.split(",") if word.strip()] if is_list else text
             _put(found, [section, field], value)
     return found
 

@@ -10,7 +10,7 @@ import click
 from hami_core_py.cluster.client import Client
 from hami_core_py.cluster.errors import ApiError
 from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, load
-from hami_core_py.commands.sources import FILE, default_policies, read_pod, say_bad_input
+from hami_core_py.commands.sources import FILE, read_pod, say_bad_input
 from hami_core_py.commands.webhook import admission_rules
 from hami_core_py.decisions.admission import PodWrite, Verdict, admit
 from hami_core_py.errors import BadInputError, HamiError
@@ -50,8 +50,8 @@ def _admit(name: str, config: Path | None, namespace: str | None, kubeconfig: Pa
     client = Client.from_kubeconfig(kubeconfig) if kubeconfig and not Path(name).is_file() else None
     pod = read_pod(name, client)
     own = metadata.get("namespace") if isinstance(metadata := pod.get("metadata"), Mapping) else None
-    rules = admission_rules(loaded.settings.webhook, default_policies(loaded.settings.placement))
-    verdict = admit(PodWrite(pod=pod, namespace=namespace or own or "default"), loaded.ask, rules)
+    write = PodWrite(pod=pod, namespace=namespace or own or "default")
+    verdict = admit(write, loaded.ask, admission_rules(loaded.settings))
     if verdict.code == UNREADABLE:
         problem = verdict.message.removeprefix("cannot read the pod: ")
         raise BadInputError(name, "a pod as the API spells it", problem)

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 from prometheus_client import CollectorRegistry
 
+from hami_core_py.codecs.policies import parse_chain
 from hami_core_py.commands.common import basic_options, fail, load
-from hami_core_py.commands.sources import default_policies
 from hami_core_py.decisions.admission import Rules
 from hami_core_py.errors import HamiError
 from hami_core_py.models.requests import Policies
@@ -15,7 +15,7 @@ from hami_core_py.process import configure_logging, stop_event
 from hami_core_py.servers.http import HttpServer, Listen
 from hami_core_py.servers.webhook import create_app
 from hami_core_py.services.admission import AdmissionService
-from hami_core_py.settings import WebhookSettings
+from hami_core_py.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +59,8 @@ def command(
     try:
         address = Listen.parse(listen, certificate=tls_cert, key=tls_key)
         loaded = load(config, flags)
-        settings = loaded.settings.webhook
-        rules = admission_rules(settings, default_policies(loaded.settings.placement))
-        service = AdmissionService(loaded.ask, rules, max_body_bytes=settings.max_body_bytes)
+        max_body_bytes = loaded.settings.webhook.max_body_bytes
+        service = AdmissionService(loaded.ask, admission_rules(loaded.settings), max_body_bytes=max_body_bytes)
         server = HttpServer(create_app(service, CollectorRegistry()), address, name="webhook").start()
     except (HamiError, ValueError, OSError) as problem:
         fail(str(problem))
@@ -71,12 +70,16 @@ def command(
     log.info("stopped")
 
 
-def admission_rules(settings: WebhookSettings, policies: Policies) -> Rules:
-    """What the settings say about admission, as the decision wants it."""
+def admission_rules(settings: Settings) -> Rules:
+    """What the settings say about admission, as the decision wants it. :raises BadInputError: a policy is not known."""
+    webhook, placement = settings.webhook, settings.placement
     return Rules(
-        scheduler_name=settings.scheduler_name,
-        force_overwrite_default_scheduler=settings.force_overwrite_default_scheduler,
-        min_annotation_room_bytes=settings.min_annotation_room_bytes,
-        policies=policies,
-        trusted_users=settings.trusted_users,
+        scheduler_name=webhook.scheduler_name,
+        force_overwrite_default_scheduler=webhook.force_overwrite_default_scheduler,
+        min_annotation_room_bytes=webhook.min_annotation_room_bytes,
+        policies=Policies(
+            node=placement.node_policy,
+            device=parse_chain(placement.device_policy, "placement.devicePolicy") or ("spread",),
+        ),
+        trusted_users=webhook.trusted_users,
     )

@@ -1,6 +1,6 @@
 """Admission: one write of a pod → allowed or not, and the patch that makes it ours."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from hami_core_py.decisions.wishes import (
     gather_amounts,
     gather_closing_ephemeral,
     gather_consequences,
+    gather_defaults,
     gather_mirrors,
 )
 from hami_core_py.errors import BackendError, RequestError
@@ -105,15 +106,15 @@ def _admit_new(write: PodWrite, pod: PodView, ask: Ask, rules: Rules) -> Verdict
     """A new pod that is ours, or becomes ours if it asks for a device."""
     if denial := impossible_amount(pod, ask):
         return _deny(write, denial)
-    wishes = gather(pod, ask)
+    edits = Edits(write.pod)
+    warnings = _apply(edits, write, ask, gather_mirrors, gather_defaults)
+    wishes = gather(_view(edits.object, write), ask)
     if wishes.refused:
         return _deny(write, Denial.of_amount(wishes.refused))
     if denial := _forged(write, ask, rules, wishes.annotations()):
         return _deny(write, denial)
-    edits = Edits(write.pod)
     wishes.apply(edits)
-    gather_amounts(_view(edits.object, write), ask).apply(edits)
-    gather_mirrors(_view(edits.object, write), ask).apply(edits)
+    _apply(edits, write, ask, gather_amounts, gather_mirrors)
     now = _view(edits.object, write)
     request = read_pod_request(now, ask, rules.policies)
     if request.families and (denial := _refused(write, pod, request, wishes, ask, rules)):
@@ -127,7 +128,18 @@ def _admit_new(write: PodWrite, pod: PodView, ask: Ask, rules: Rules) -> Verdict
             edits.set(("spec", "schedulerName"), rules.scheduler_name)
         if denial := no_annotation_room(edits.object, rules.min_annotation_room_bytes):
             return _deny(write, denial)
-    return Verdict(allowed=True, pod=edits.object, warnings=tuple(wishes.warnings), patch=tuple(edits.operations))
+    warnings |= wishes.warnings
+    return Verdict(allowed=True, pod=edits.object, warnings=tuple(warnings), patch=tuple(edits.operations))
+
+
+def _apply(edits: Edits, write: PodWrite, ask: Ask, *steps: Callable[[PodView, Ask], Wishes]) -> dict[str, None]:
+    """Make what the tables want, step by step, each seeing what the one before it changed. :returns: their warnings."""
+    warnings: dict[str, None] = {}
+    for step in steps:
+        wanted = step(_view(edits.object, write), ask)
+        wanted.apply(edits)
+        warnings |= wanted.warnings
+    return warnings
 
 
 def _refused(

@@ -7,7 +7,7 @@ for the whole device, as other HAMi versions in the same cluster do.
 from typing import Final
 
 from hami_core_py.codecs.fields import shown
-from hami_core_py.codecs.quantities import bytes_suffix, parse_quantity, units_of_bytes, whole_number
+from hami_core_py.codecs.quantities import bytes_suffix, parse_quantity, same_amount, units_of_bytes, whole_number
 from hami_core_py.codecs.requests import amount_of, place, read_units
 from hami_core_py.errors import BadInputError, RequestError
 from hami_core_py.models.families import Family
@@ -27,6 +27,16 @@ def impossible_percent(container: ContainerView, family: Family) -> str | None:
     except BadInputError:
         return f"invalid {resource} value {text} in container {container.name}: must be an integer between 0 and 100"
     return None
+
+
+def doubled_memory(container: ContainerView, family: Family) -> str | None:
+    """A warning when memory is asked both as an amount and as a percentage, of which the amount counts everywhere."""
+    names = family.resources
+    memory, percent = (amount_of(container, name, names) for name in (names.memory, names.memory_percent))
+    if memory is None or percent is None or same_amount(memory, "0") or same_amount(percent, "0"):
+        return None
+    both = f"both {names.memory} and {names.memory_percent} are given"
+    return f"container {container.name!r}: {both}; only {names.memory} counts"
 
 
 def refuse_impossible(container: ContainerView, pod: PodView, family: Family) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hami_core_py.codecs.quantities import same_amount
 from hami_core_py.codecs.requests import amount_of
+from hami_core_py.decisions.amounts import doubled_memory
 from hami_core_py.decisions.edits import Edits, Path
 from hami_core_py.decisions.requests import families_named
 from hami_core_py.errors import RequestError
@@ -83,17 +84,26 @@ class Wishes:
         return place[1] in ("limits", "requests")
 
 
-def gather(pod: PodView, ask: Ask) -> Wishes:
-    """What the tables and backends want in the containers that name a resource of theirs, before anything is changed.
+def gather_defaults(pod: PodView, ask: Ask) -> Wishes:
+    """What the tables add to containers that leave something out, before anything else is changed."""
+    wishes = Wishes()
+    for position, container in enumerate(pod.containers):
+        for family in families_named(container, ask):
+            _want_default_count(wishes, position, container, family)
+            if warning := doubled_memory(container, family):
+                wishes.warnings[warning] = None
+    return wishes
 
+
+def gather(pod: PodView, ask: Ask) -> Wishes:
+    """What the backends want in the containers that name a resource of theirs.
+
+    :param pod: with the tables' defaults, so that a backend sees the same when the pod is admitted again.
     :raises RequestError: an amount cannot be read. :raises BackendError: a backend failed.
     """
     wishes = Wishes()
     for position, container in enumerate(pod.containers):
-        named = families_named(container, ask)
-        for family in named:
-            _want_default_count(wishes, position, container, family)
-        for name in sorted({family.backend for family in named}):
+        for name in sorted({family.backend for family in families_named(container, ask)}):
             backend = next(b for b in ask.backends.loaded if b.info.name == name)
             _add(
                 wishes, position, ask.admit_container(backend, container, pod), name, has_class=bool(pod.runtime_class)

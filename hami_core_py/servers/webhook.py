@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
+from hami_core_py.servers.backend_errors import BackendErrors
 from hami_core_py.servers.http import operations
 from hami_core_py.services.admission import JSON, AdmissionService, Answer
 
@@ -37,6 +38,7 @@ class WebhookMetrics:
 def create_app(service: AdmissionService, registry: CollectorRegistry) -> FastAPI:
     """The application: the webhook, probes and metrics."""
     metrics = WebhookMetrics(registry)
+    BackendErrors(service.ask.errors, registry)
 
     async def webhook(request: Request) -> Response:
         try:

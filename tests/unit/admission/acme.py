@@ -31,7 +31,8 @@ def acme_family(**fields: Any) -> Family:
 
 def hami_admit_container(container: ContainerView) -> Admission:
     """Acme's own admission: whole devices are alone on their compute, and a priority becomes a variable."""
-    bare = COUNT in container.limits and MEMORY not in container.limits and CORE not in container.limits
+    named = container.limits.keys() | container.requests.keys()
+    bare = COUNT in named and MEMORY not in named and CORE not in named
     priority = container.limits.get(PRIORITY)
     return Admission(limits={CORE: "100"} if bare else {}, env={"ACME_PRIORITY": priority} if priority else {})
 

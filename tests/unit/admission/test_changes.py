@@ -234,6 +234,18 @@ def test_denial_of_a_backend_is_its_sentence() -> None:
     assert (verdict.allowed, verdict.message) == (False, "two halves of one device are not for one container")
 
 
+def test_memory_asked_twice_is_warned_about_and_the_amount_counts() -> None:
+    verdict = create(pod(container(count=1, memory=2000, percent=50)))
+    said = "container 'main': both acme.example/npu-memory and acme.example/npu-memory-percentage are given"
+    assert verdict.allowed
+    assert verdict.warnings == (f"{said}; only acme.example/npu-memory counts",)
+
+
+@pytest.mark.parametrize("limits", [{"memory": 0, "percent": 50}, {"memory": 2000, "percent": 0}, {"percent": 50}])
+def test_memory_asked_once_is_not_warned_about(limits: dict[str, Any]) -> None:
+    assert create(pod(container(count=1, **limits))).warnings == ()
+
+
 def test_warnings_of_backends_reach_the_author_once() -> None:
     def hami_admit_container() -> Admission:
         return Admission(warnings=("slow today",))

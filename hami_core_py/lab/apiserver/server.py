@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
@@ -19,6 +20,8 @@ from hami_core_py.lab.apiserver.logs import LogFile
 from hami_core_py.lab.apiserver.store import Store
 
 _START_LIMIT_S = 30.0
+_STOP_LIMIT_S = 5.0  # for requests that have begun
+_KEEP_ALIVE_S = 600  # idle connections stay, as on a real server: a client never finds one just closed
 
 
 class ApiServer:
@@ -124,7 +127,7 @@ class ApiServer:
             log_config=None,
             server_header=False,
             date_header=False,
-            timeout_graceful_shutdown=5,
+            timeout_keep_alive=_KEEP_ALIVE_S,
         )
         self._api, self._server = api, _Server(config, api)
         return self._server, listener
@@ -158,8 +161,20 @@ class _Server(uvicorn.Server):
             await self._asked.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Uvicorn's own waits in steps of 0.1 s, which tests that start many servers would feel."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
         self._api.end()
-        await super().shutdown(sockets)
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        deadline = time.monotonic() + _STOP_LIMIT_S
+        while (state.connections or state.tasks) and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        for task in state.tasks:
+            task.cancel()
 
 
 class _Protocol(HttpToolsProtocol):

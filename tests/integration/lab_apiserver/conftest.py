@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from kubernetes import client
 
@@ -25,3 +26,10 @@ def api_client(server: ApiServer) -> Iterator[client.ApiClient]:
 @pytest.fixture
 def core(api_client: client.ApiClient) -> client.CoreV1Api:
     return client.CoreV1Api(api_client)
+
+
+@pytest.fixture
+def http(server: ApiServer) -> Iterator[httpx.Client]:
+    # There is no TLS to verify; without this each client would read all certificates of the system.
+    with httpx.Client(base_url=server.url, timeout=20, verify=False) as client:
+        yield client

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from hami_core_py.lab.apiserver import ApiServer, Fault, logs_below, write_kubec
 
 POD: dict[str, Any] = {"metadata": {"name": "train"}, "spec": {"containers": [{"name": "main", "image": "busybox"}]}}
 PODS = "/api/v1/namespaces/default/pods"
-
-
-@pytest.fixture
-def http(server: ApiServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=20) as client:
-        yield client
 
 
 def test_a_failure_has_the_exact_shape_of_a_status(http: httpx.Client) -> None:
@@ -206,15 +199,15 @@ def test_history_is_compacted_and_watches_ended_from_outside(http: httpx.Client)
     assert (gone.status_code, gone.json()["reason"]) == (410, "Expired")
 
 
-def test_the_store_outlives_a_server_that_was_away(server: ApiServer) -> None:
-    httpx.post(f"{server.url}{PODS}", json=POD)
+def test_the_store_outlives_a_server_that_was_away(http: httpx.Client, server: ApiServer) -> None:
+    http.post(PODS, json=POD)
     url = server.url
     server.stop()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}{PODS}")
+        http.get(PODS)
     server.start()
     assert server.url == url
-    assert [one["metadata"]["name"] for one in httpx.get(f"{url}{PODS}").json()["items"]] == ["train"]
+    assert [one["metadata"]["name"] for one in http.get(PODS).json()["items"]] == ["train"]
 
 
 def test_stopping_ends_open_watches(server: ApiServer) -> None:
@@ -237,7 +230,7 @@ def test_stopping_ends_open_watches(server: ApiServer) -> None:
 
 
 def test_logs_are_read_from_the_kubelets_files(tmp_path: Path) -> None:
-    with ApiServer(logs=logs_below(tmp_path)) as server, httpx.Client(base_url=server.url) as http:
+    with ApiServer(logs=logs_below(tmp_path)) as server, httpx.Client(base_url=server.url, verify=False) as http:
         uid = http.post(PODS, json=POD).json()["metadata"]["uid"]
         waiting = http.get(f"{PODS}/train/log")
         assert (waiting.status_code, "waiting to start" in waiting.json()["message"]) == (400, True)
@@ -252,7 +245,10 @@ def test_logs_are_read_from_the_kubelets_files(tmp_path: Path) -> None:
 
 
 def test_followed_logs_end_with_the_pod(tmp_path: Path) -> None:
-    with ApiServer(logs=logs_below(tmp_path)) as server, httpx.Client(base_url=server.url, timeout=20) as http:
+    with (
+        ApiServer(logs=logs_below(tmp_path)) as server,
+        httpx.Client(base_url=server.url, timeout=20, verify=False) as http,
+    ):
         uid = http.post(PODS, json=POD).json()["metadata"]["uid"]
         folder = tmp_path / f"default_train_{uid}" / "main"
         folder.mkdir(parents=True)
@@ -293,10 +289,10 @@ def test_the_process_serves_keeps_its_data_and_stops_on_sigterm(tmp_path: Path) 
     process.communicate(timeout=20)
 
 
-def test_the_kubeconfigs_user_is_who_asks(server: ApiServer, tmp_path: Path) -> None:
+def test_the_kubeconfigs_user_is_who_asks(http: httpx.Client, server: ApiServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url, user="system:serviceaccount:hami:scheduler")
     token = yaml.safe_load(path.read_text())["users"][0]["user"]["token"]
     review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    answer = httpx.post(f"{server.url}{review}", json={}, headers={"authorization": f"Bearer {token}"}).json()
+    answer = http.post(review, json={}, headers={"authorization": f"Bearer {token}"}).json()
     assert answer["status"]["userInfo"]["username"] == "system:serviceaccount:hami:scheduler"
     assert "system:serviceaccounts:hami" in answer["status"]["userInfo"]["groups"]

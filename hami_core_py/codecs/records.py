@@ -1,21 +1,19 @@
 """The record of an allocation: pod annotations ⇄ shares, in the native dialect and in that of v2.10."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from hami_core_py.codecs import native
 from hami_core_py.codecs.fields import MAX_AMOUNT, shown
 from hami_core_py.codecs.native import Proof
 from hami_core_py.codecs.times import SECOND_NS
-from hami_core_py.codecs.v210 import pods
-from hami_core_py.codecs.v210.numbers import INT32_MAX
-from hami_core_py.codecs.v210.pods import PodDevice
+from hami_core_py.codecs.v210.pods import readable_devices
+from hami_core_py.codecs.v210.shares import parse_family_shares, render_family_shares
 from hami_core_py.errors import RecordError
-from hami_core_py.models.allocations import Dialect, Pair, Placement, PodRecord, RecordedShare
-from hami_core_py.models.devices import DeviceId, Share
+from hami_core_py.models.allocations import Dialect, Placement, PodRecord, RecordedShare
 from hami_core_py.models.families import V210, Family
-from hami_core_py.models.views import ContainerView, PodView
+from hami_core_py.models.views import PodView
 
 NODE: Final = "hami.io/vgpu-node"
 TIME: Final = "hami.io/vgpu-time"
@@ -49,7 +47,7 @@ def read_record(pod: PodView, families: Mapping[str, Family], *, trust_v210: boo
     if NODE not in pod.annotations:
         return None
     texts = {
-        name: pod.annotations[family.v210.allocated]
+        name: (family.v210, pod.annotations[family.v210.allocated])
         for name, family in sorted(families.items())
         if family.v210 is not None and family.v210.allocated in pod.annotations
     }
@@ -120,21 +118,11 @@ def is_annotation_key(key: str) -> bool:
 
 
 def _mirror(family: Family, v210: V210, placement: Placement, *, in_order: bool) -> dict[str, str]:
-    containers = [[pair for pair in c.pairs if pair[0].family == family.name] for c in placement.containers]
-    text = pods.render_pod_devices([[_pod_device(pair, family, v210) for pair in pairs] for pairs in containers])
+    text = render_family_shares(placement.containers, family, v210)
     written = {v210.allocated: text}
     if in_order and v210.to_allocate:
         written[v210.to_allocate] = text
     return written
-
-
-def _pod_device(pair: Pair, family: Family, v210: V210) -> PodDevice:
-    device, share = pair
-    word = device.model if v210.type_field == "model" else family.name
-    cores = share.mask if v210.cores_field == "cells-mask" else share.core_units
-    if cores > INT32_MAX:
-        raise RecordError(f"device {device.id}: cores", f"at most {INT32_MAX}", str(cores))
-    return PodDevice(id=device.id, type=word, memory_mib=share.memory_mib, cores=cores)
 
 
 def _read_native(pod: PodView) -> PodRecord:
@@ -164,7 +152,9 @@ def _read_native(pod: PodView) -> PodRecord:
     )
 
 
-def _read_v210(pod: PodView, families: Mapping[str, Family], texts: Mapping[str, str], trusted: bool) -> PodRecord:
+def _read_v210(
+    pod: PodView, families: Mapping[str, Family], texts: Mapping[str, tuple[V210, str]], trusted: bool
+) -> PodRecord:
     node = pod.annotations[NODE]
     shares: list[RecordedShare] = []
     try:
@@ -172,11 +162,12 @@ def _read_v210(pod: PodView, families: Mapping[str, Family], texts: Mapping[str,
             raise RecordError(f"{_named(pod)}: {NODE}", "the name of a node", "''")
         if not trusted:
             raise RecordError(f"{_named(pod)}: {NODE}", "a signed record", "one of v2.10, which is not trusted here")
-        for name, text in texts.items():
-            shares += _family_shares(pod, families[name], text)
+        for name, (v210, text) in texts.items():
+            where = f"{_named(pod)}: {v210.allocated}"
+            shares += parse_family_shares(text, pod.containers, families[name], v210, where)
         _check_node(pod, node, f"{_named(pod)}: {NODE}")
     except RecordError as problem:
-        devices = frozenset().union(*(pods.readable_devices(text) for text in texts.values()))
+        devices = frozenset().union(*(readable_devices(text) for _, text in texts.values()))
         raise _blocking(problem, pod.node or node, devices) from problem
     seconds = pod.annotations.get(TIME, "")
     is_time = seconds.isascii() and seconds.isdigit() and len(seconds) < 12
@@ -187,67 +178,6 @@ def _read_v210(pod: PodView, families: Mapping[str, Family], texts: Mapping[str,
         phase=pod.annotations.get(PHASE, ""),
         at_ns=int(seconds) * SECOND_NS if is_time else 0,
     )
-
-
-def _family_shares(pod: PodView, family: Family, text: str) -> list[RecordedShare]:
-    v210 = family.v210
-    assert v210 is not None
-    where = f"{_named(pod)}: {v210.allocated}"
-    entries = pods.parse_pod_devices(text, where)
-    names = _containers(pod.containers, family, entries)
-    return [
-        _recorded(device, name, family, v210, where)
-        for name, devices in zip(names, entries, strict=True)
-        for device in devices
-    ]
-
-
-def _containers(
-    containers: Sequence[ContainerView], family: Family, entries: Sequence[Sequence[PodDevice]]
-) -> list[str]:
-    """Which container each entry of a v2.10 text belongs to.
-
-    Entries count from the first container. v2.10 itself forgets the entries of containers without a device, so that the
-    others shift to the front: such a short text, with as many entries as containers that ask, belongs to those in order.
-    """
-    stated = len(entries) - (1 if entries and not entries[-1] else 0)
-    if stated < len(containers):
-        asking = [c.name for c in containers if family.resources.count in {**c.requests, **c.limits}]
-        if len(asking) == stated and all(entries[:stated]):
-            return asking + [""] * (len(entries) - stated)
-    names = [container.name for container in containers][: len(entries)]
-    return names + [""] * (len(entries) - len(names))
-
-
-def _recorded(device: PodDevice, container: str, family: Family, v210: V210, where: str) -> RecordedShare:
-    place = f"{where}: device {device.id!r}"
-    if not device.id:
-        raise RecordError(where, "an id for every device", "''")
-    if device.memory_mib < 0 or device.cores < 0:
-        raise RecordError(place, "amounts from 0", f"memory {device.memory_mib}, cores {device.cores}")
-    return RecordedShare(
-        container=container,
-        family=family.name,
-        device=DeviceId(device.id),
-        model=device.type if v210.type_field == "model" else "",
-        share=_masked(device, place) if v210.cores_field == "cells-mask" else _amounts(device),
-    )
-
-
-def _amounts(device: PodDevice) -> Share:
-    return Share(memory_mib=device.memory_mib, core_units=device.cores)
-
-
-def _masked(device: PodDevice, where: str) -> Share:
-    """The share whose cells the cores field is the mask of; a cell is one core unit."""
-    mask = device.cores
-    if mask == 0:
-        return Share(memory_mib=device.memory_mib)
-    start = (mask & -mask).bit_length() - 1
-    cells = mask.bit_length() - start
-    if mask != ((1 << cells) - 1) << start:
-        raise RecordError(f"{where}: cores", "a mask of neighbouring cells", f"{mask:#b}")
-    return Share(memory_mib=device.memory_mib, core_units=cells, start=start, cells=cells)
 
 
 def _check_amounts(recorded: RecordedShare, where: str) -> None:

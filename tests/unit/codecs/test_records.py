@@ -195,6 +195,14 @@ def test_shifted_list_of_an_older_scheduler_belongs_to_the_containers_that_ask()
     assert [s.container for s in record.shares] == ["b"]
 
 
+def test_container_that_asks_for_zero_devices_does_not_ask() -> None:
+    views = (container("a", {COUNT: 0}), container("b", {COUNT: 2}))
+    view = pod(*views, annotations={NODE: "n1", ALLOCATED: "npu-0,Acme,3000,30:;"}, node="n1")
+    record = read_record(view, FAMILIES)
+    assert record is not None
+    assert [s.container for s in record.shares] == ["b"]
+
+
 def test_entry_beyond_the_containers_still_counts() -> None:
     record = read_v210("npu-0,Acme,1,1:;npu-1,Acme,2,2:;", "a")
     assert [(s.container, s.device) for s in record.shares] == [("a", "npu-0"), ("", "npu-1")]

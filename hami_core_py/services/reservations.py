@@ -62,6 +62,11 @@ class Reservations:
         """A pod's reservation."""
         return self._ledger.reservation(uid)
 
+    def holds(self, uid: str, node: str) -> bool:
+        """Whether a pod is known to be bound to a node, by its record or by a Binding that happened."""
+        holding = self._ledger.holding(uid)
+        return holding is not None and holding.node == node and self._ledger.reservation(uid) is None
+
     def note(self, uid: str) -> Note | None:
         """What is remembered of a pod that holds a reservation."""
         return self._notes.get(uid)

@@ -43,6 +43,7 @@ class Options:
     trust_v210: bool = True
     needs_allocatable: bool = True
     reconcile_seconds: float = 60.0
+    lock_wait_seconds: float = 2.0
     back_off_seconds: tuple[float, float] = (0.2, 5.0)
 
 
@@ -90,6 +91,7 @@ class Scheduler:
             ask,
             locks=NodeLocks(client, events=self.events, clock_ns=clock_ns),
             teller=self._teller,
+            lock_wait_seconds=options.lock_wait_seconds,
             clock=clock,
             clock_ns=clock_ns,
         )

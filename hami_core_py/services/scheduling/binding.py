@@ -29,14 +29,11 @@ from hami_core_py.services.scheduling.telling import Teller
 
 log = logging.getLogger(__name__)
 
-LOCK_WAIT_SECONDS = 2.0
-"""How long bind waits for a node lock; kube-scheduler gives up after 5 s, and each API call may take 3 s."""
-
-
 class Binder:
     """Binds pods. Safe for threads; each call waits for the API server.
 
     :param served: who serves the devices of a node.
+    :param lock_wait_seconds: how long bind waits for a node lock that another pod holds; kube-scheduler gives up after 5 s.
     :param clock: monotonic seconds; ``clock_ns``: nanoseconds since the Unix epoch; ``pause``: waits so many seconds.
     """
 
@@ -50,6 +47,7 @@ class Binder:
         *,
         locks: NodeLocks | None = None,
         teller: Teller | None = None,
+        lock_wait_seconds: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
         clock_ns: Callable[[], int] = time.time_ns,
         pause: Callable[[float], None] = time.sleep,
@@ -57,6 +55,7 @@ class Binder:
         self._client, self._reservations, self._recent = client, reservations, recent
         self._served, self._ask, self._teller = served, ask, teller
         self._locks = locks or NodeLocks(client)
+        self._lock_wait_seconds = lock_wait_seconds
         self._clock, self._clock_ns, self._pause = clock, clock_ns, pause
         self._guard = threading.Lock()
         self._in_flight: set[str] = set()
@@ -96,6 +95,8 @@ class Binder:
             return f"pod {namespace}/{name}: {problem}"
         taken = self._reservations.begin_binding(asked.pod, asked.request, node)
         if not isinstance(taken, Placement):
+            if self._reservations.holds(uid, node):
+                return ""  # asked again for what has happened meanwhile
             return self._refuse(asked.pod, f"node {node}: {_words(taken)}")
         return self._carry_out(asked.pod, taken)
 
@@ -206,7 +207,7 @@ class Binder:
         return list(found.values())
 
     def _take_lock(self, node: str, pod: PodView, lock: NodeLock) -> None:
-        until = self._clock() + LOCK_WAIT_SECONDS
+        until = self._clock() + self._lock_wait_seconds
         while True:
             try:
                 self._locks.take(node, pod.namespace, pod.name, lock)

@@ -1,5 +1,6 @@
 """A scheduler beside a real API server on loopback, and an outside client that speaks kube-scheduler's side."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from hami_core_py.cluster.client import Client, join_path
+from hami_core_py.cluster.client import Client
 from hami_core_py.codecs.native import RECORD, parse_shares, render_inventory
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.hooks.manager import load_backends
@@ -18,7 +19,7 @@ from hami_core_py.lab.apiserver import ApiServer
 from hami_core_py.lab.apiserver.kubeconfig import write_kubeconfig
 from hami_core_py.models.allocations import RecordedShare
 from hami_core_py.models.devices import Device, Usage
-from hami_core_py.models.families import Family
+from hami_core_py.models.families import SHARED_LOCK, V210, AnnotatedDevices, Family, NodeLock, Resources
 from hami_core_py.servers.extender import Extender
 from hami_core_py.servers.extender_metrics import SchedulerCollector
 from hami_core_py.servers.http import HttpServer, Listen, operations
@@ -54,7 +55,37 @@ def node_object(name: str, devices: Iterable[Device], *, identity: str = "late",
     }
 
 
-def pod_object(name: str, *, priority: int = 0, namespace: str = "default", **limits: object) -> Json:
+def older_node(name: str, families: Iterable[Family], **annotations: str) -> Json:
+    """A node with one device of each family, stated by plugins of the v2.10 kind."""
+    found = list(families)
+    registers = {
+        family.inventory.key: json.dumps(
+            [{"id": f"{family.name}-0", "count": 10, "devmem": 16384, "devcore": 100, "type": "Old", "health": True}]
+        )
+        for family in found
+        if isinstance(family.inventory, AnnotatedDevices)
+    }
+    slots = {family.resources.count: "10" for family in found}
+    return {
+        "metadata": {"name": name, "annotations": {**registers, **annotations}},
+        "status": {"capacity": slots, "allocatable": slots, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def older_family(name: str, lock: NodeLock | None = SHARED_LOCK) -> Family:
+    """A family that v2.10 knew, under a plugin of that kind."""
+    word = name.lower()
+    return builders.family(
+        name,
+        backend=word,
+        resources=Resources(count=f"{word}.example/npu", memory=f"{word}.example/memory", core=f"{word}.example/cores"),
+        inventory=AnnotatedDevices(key=f"{word}.example/register"),
+        lock=lock,
+        v210=V210(allocated=f"{word}.example/allocated", to_allocate=f"{word}.example/to-allocate"),
+    )
+
+
+def pod_object(name: str, *, priority_class: str = "", namespace: str = "default", **limits: object) -> Json:
     """A pod of one container; ``count``, ``memory`` and ``cores`` are what it asks of Acme."""
     names = {"count": builders.COUNT, "memory": builders.MEMORY, "cores": builders.CORE}
     amounts = {names.get(key, key): str(amount) for key, amount in limits.items()}
@@ -63,7 +94,7 @@ def pod_object(name: str, *, priority: int = 0, namespace: str = "default", **li
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "priority": priority,
+            **({"priorityClassName": priority_class} if priority_class else {}),
             "containers": [{"name": "main", "image": "app", "resources": {"limits": amounts, "requests": amounts}}],
         },
     }
@@ -87,7 +118,7 @@ class World:
         self.kubeconfig = write_kubeconfig(folder / "kubeconfig", api.url)
         self.client = Client.from_kubeconfig(self.kubeconfig)
         self.scheduler: Scheduler
-        self._own = Client.from_kubeconfig(self.kubeconfig, timeout_seconds=1.0)
+        self._own = Client.from_kubeconfig(self.kubeconfig, timeout_seconds=0.5)
 
     def start(self) -> "World":
         """Start the scheduler and wait until it knows the cluster."""
@@ -182,8 +213,3 @@ class World:
 def one_device(memory_mib: int = 16384, slots: int = 10, **fields: Any) -> tuple[Device, ...]:
     """A node's only device."""
     return (builders.device("npu-0", memory_mib=memory_mib, slots=slots, **fields),)
-
-
-def families(*names: str, **fields: Any) -> list[Family]:
-    """Families of an invented vendor."""
-    return [builders.family(name, **fields) for name in names]

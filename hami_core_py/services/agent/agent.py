@@ -109,7 +109,7 @@ class Agent:
             timeout_seconds=options.call_timeout_seconds,
             has_ended=self._pods.has_ended,
         )
-        verifier = Verifier(ask, options.node, self.table, self._pods, self._holdings, mounts)
+        verifier = Verifier(ask, options.node, self.table, self._pods, self._holdings, self.checkpoints, mounts)
         self.identity: LateIdentity | OrderedIdentity
         if self.mode == "late":
             self.identity = LateIdentity(
@@ -140,7 +140,6 @@ class Agent:
             self._pods,
             self._granter,
             mounts,
-            is_late=self.mode == "late",
             events=self._events,
         )
         self._discovery = Discovery(

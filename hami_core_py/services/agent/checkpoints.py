@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hami_core_py.codecs.cdi import cdi_kind, name_of
+from hami_core_py.codecs.cdi import VENDOR, cdi_kind, name_of
 from hami_core_py.codecs.checkpoint import CHECKPOINT_FILE, CheckpointEntry, CheckpointError, parse_checkpoint
 from hami_core_py.services.agent.holdings import Holdings
 from hami_core_py.services.agent.pods import LocalPods
@@ -16,11 +16,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Which container a name was given to."""
+    """Which container a name was given to; ``name`` is empty where the answer holds none of ours.
+
+    Such a container was served in another mode or by an earlier plugin, and its answer is complete as it is.
+    """
 
     name: str
     pod_uid: str
     container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the kubelet knows: names of ours, and pairs of pod UID and container."""
+
+    names: frozenset[str] = frozenset()
+    containers: frozenset[tuple[str, str]] = frozenset()
+
+    def has(self, name: str, pod_uid: str, container: str) -> bool:
+        """Whether a container is known, by its name or, where answers hold no names, by itself."""
+        return name in self.names or (pod_uid, container) in self.containers
 
 
 class PodResources(Protocol):
@@ -76,18 +91,24 @@ class Checkpoints:
         mine = (entry for entry in entries if entry.resource == resource and entry.ids == ids)
         return tuple(owner for entry in mine for owner in self._owners_in(entry, family))
 
-    def names(self) -> frozenset[str] | None:
-        """All names of ours that the kubelet knows; ``None``: the checkpoint is not understood."""
+    def known(self) -> Known | None:
+        """All that the kubelet knows; ``None``: the checkpoint is not understood."""
         try:
             entries = self.read()
         except CheckpointError:
             return None
-        found = (text for entry in entries for text in self._names_in(entry))
-        return frozenset(text.rpartition("=")[2] for text in found)
+        names: set[str] = set()
+        nameless: set[tuple[str, str]] = set()
+        for entry in entries:
+            found = [text.rpartition("=")[2] for text in self._names_in(entry) if text.startswith(f"{VENDOR}/")]
+            names.update(found)
+            if not found:
+                nameless.add((entry.pod_uid, entry.container))
+        return Known(frozenset(names), frozenset(nameless))
 
     def _owners_in(self, entry: CheckpointEntry, family: str) -> list[Owner]:
-        found = (name_of(text, cdi_kind(family)) for text in self._names_in(entry))
-        return [Owner(name, entry.pod_uid, entry.container) for name in found if name]
+        found = [name for text in self._names_in(entry) if (name := name_of(text, cdi_kind(family)))]
+        return [Owner(name, entry.pod_uid, entry.container) for name in found or [""]]
 
     def _names_in(self, entry: CheckpointEntry) -> Sequence[str]:
         try:

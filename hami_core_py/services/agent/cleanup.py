@@ -22,10 +22,7 @@ UNUSED_SECONDS = 600.0
 
 
 class CleanUp:
-    """Goes over all names; call ``sweep`` now and then.
-
-    :param is_late: whether names are known to the kubelet; in *ordered* mode its checkpoint does not show them.
-    """
+    """Goes over all names; call ``sweep`` now and then."""
 
     def __init__(
         self,
@@ -35,35 +32,33 @@ class CleanUp:
         granter: Granter,
         mounts: Mounts,
         *,
-        is_late: bool = True,
         events: Events | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._holdings, self._checkpoints, self._pods = holdings, checkpoints, pods
         self._granter, self._mounts, self._events, self._now = granter, mounts, events, now
-        self._is_late = is_late
         self._told: set[str] = set()
 
     def sweep(self) -> tuple[str, ...]:
         """Remove what nobody can need any more. :returns: the names removed."""
-        names = self._checkpoints.names()
-        if names is None or not self._pods.is_complete:
+        known = self._checkpoints.known()
+        if known is None or not self._pods.is_complete:
             return ()
-        containers_known = {
-            (h.pod.uid, h.container, h.family) for h in self._holdings.all() if h.pod is not None and h.name in names
-        }
+        holdings = self._holdings.all()
+        named = {(h.pod.uid, h.container, h.family) for h in holdings if h.pod is not None and h.name in known.names}
         removed = []
-        for holding in self._holdings.all():
-            if holding.name in names or self._mounts.has(holding.name):
+        for holding in holdings:
+            uid = holding.pod.uid if holding.pod is not None else ""
+            if known.has(holding.name, uid, holding.container) or self._mounts.has(holding.name):
                 continue
             if self._is_over(holding):
                 self._granter.remove_spec(holding.family, holding.name)
                 self._holdings.remove(holding.name)
                 removed.append(holding.name)
-            elif holding.pod is not None and self._is_late:
-                self._tell(holding, (holding.pod.uid, holding.container, holding.family) in containers_known)
+            elif (uid, holding.container, holding.family) not in named:
+                self._tell(holding)
         for name in self._holdings.stray_directories():
-            if name not in names and not self._mounts.has(name) and self._is_old(name):
+            if name not in known.names and not self._mounts.has(name) and self._is_old(name):
                 self._holdings.remove(name)
                 removed.append(name)
         if removed:
@@ -82,12 +77,13 @@ class CleanUp:
             return False
         return self._now() - changed > UNUSED_SECONDS
 
-    def _tell(self, holding: Holding, has_other_name: bool) -> None:
+    def _tell(self, holding: Holding) -> None:
         """The pod lives, but the kubelet has forgotten its devices: its container runs on and can never start again."""
         pod = holding.pod
-        assert pod is not None
+        if pod is None or holding.name in self._told:
+            return
         local = self._pods.known(pod.uid)
-        if local is None or local.has_ended or local.view.terminating or has_other_name or holding.name in self._told:
+        if local is None or local.has_ended or local.view.terminating:
             return
         self._told.add(holding.name)
         message = (

@@ -137,6 +137,9 @@ class LateIdentity:
         )
 
     def _prepare_one(self, family: str, ids: frozenset[str], owner: Owner) -> None:
+        if not owner.name:
+            self._check_served(family, ids, owner)
+            return
         holding = self._holdings.get(owner.name) or Holding(name=owner.name, family=family, ids=ids, at=time.time())
         claim = Claim(uid=owner.pod_uid, container=owner.container, family=family, count=len(ids))
         if holding.pod is not None and (holding.pod.uid, holding.container) != (owner.pod_uid, owner.container):
@@ -165,13 +168,21 @@ class LateIdentity:
             )
             self._settle(SETTLE_SECONDS)
 
+    def _check_served(self, family: str, ids: frozenset[str], owner: Owner) -> None:
+        """A container whose Allocate was answered in full, in *ordered* mode or by an earlier plugin, may start again."""
+        holding = Holding(name="", family=family, ids=ids, at=time.time())
+        claim = Claim(uid=owner.pod_uid, container=owner.container, family=family, count=len(ids))
+        verified = self._verifier.verify(claim, holding)
+        with self._deciding:
+            self._verifier.arbitrate(verified)
+
     def _take(self, verified: Verified, before: Holding) -> bool:
         """Take the devices for the pod, one pod after another, so that two cannot take the same room.
 
         :returns: whether this is the container's first start here.
         """
         with self._deciding:
-            self._verifier.arbitrate(verified, self._checkpoints.names() or frozenset())
+            self._verifier.arbitrate(verified)
             try:
                 if verified.holding != before:
                     self._holdings.keep(verified.holding)

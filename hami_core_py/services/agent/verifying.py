@@ -9,6 +9,7 @@ from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import Pair, PodRecord
 from hami_core_py.models.devices import Health
 from hami_core_py.models.views import PodView
+from hami_core_py.services.agent.checkpoints import Checkpoints, Known
 from hami_core_py.services.agent.holdings import Holding, Holdings, PodRef
 from hami_core_py.services.agent.mounts import Mounts
 from hami_core_py.services.agent.pods import LocalPod, LocalPods
@@ -38,12 +39,13 @@ class Verifier:
         table: DeviceTable,
         pods: LocalPods,
         holdings: Holdings,
+        checkpoints: Checkpoints,
         mounts: Mounts,
         *,
         first_answer_seconds: float = 10.0,
     ) -> None:
         self._ask, self._node, self._table = ask, node, table
-        self._pods, self._holdings, self._mounts = pods, holdings, mounts
+        self._pods, self._holdings, self._checkpoints, self._mounts = pods, holdings, checkpoints, mounts
         self._first_answer = first_answer_seconds
 
     def verify(self, claim: Claim, holding: Holding) -> Verified:
@@ -88,14 +90,11 @@ class Verifier:
         )
         return Verified(holding=verified, pairs=answer, pod=view)
 
-    def arbitrate(self, verified: Verified, in_checkpoint: frozenset[str]) -> None:
-        """Let a pod start only when all who hold its devices fit together.
-
-        :param in_checkpoint: names the kubelet still knows. :raises RefusedError: the pod must wait.
-        """
+    def arbitrate(self, verified: Verified) -> None:
+        """Let a pod start only when all who hold its devices fit together. :raises RefusedError: the pod must wait."""
         holding = verified.holding
         assert holding.pod is not None
-        others = self._holders(in_checkpoint)
+        others = self._holders()
         own = next((other for other in others if other.uid == holding.pod.uid), None)
         pod = Holder(
             uid=holding.pod.uid,
@@ -108,7 +107,7 @@ class Verifier:
             where = f"pod {holding.pod.namespace}/{holding.pod.name}, container {holding.container!r}"
             raise RefusedError(Cause.HELD, f"{where}: {problem}")
 
-    def _holders(self, in_checkpoint: frozenset[str]) -> list[Holder]:
+    def _holders(self) -> list[Holder]:
         """Pods that hold devices of this node or wait to: by their records, or by what is on disk."""
         granted: dict[str, list[Holding]] = {}
         for holding in self._holdings.all():
@@ -123,10 +122,12 @@ class Verifier:
                 shares = held_shares(local.view, local.record)
                 started = granted.pop(uid, None) is not None
                 holders.append(Holder(uid=uid, shares=shares, at_ns=local.record.at_ns, has_started=started))
+        known = self._checkpoints.known() or Known()
         for uid, holdings in granted.items():
             # The pod object is not known: gone by force, or the API server is away. Its containers may still run.
             is_here = not self._pods.is_complete or any(
-                holding.name in in_checkpoint or self._mounts.has(holding.name) is True for holding in holdings
+                known.has(holding.name, uid, holding.container) or self._mounts.has(holding.name)
+                for holding in holdings
             )
             if is_here or self._pods.known(uid) is not None:
                 last = holdings[-1]

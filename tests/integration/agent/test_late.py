@@ -7,6 +7,8 @@ import grpc
 import pytest
 
 from hami_core_py.codecs.native import RECORD
+from hami_core_py.models.allocations import Mount
+from hami_core_py.models.backends import HostFile
 from hami_core_py.testing import builders
 
 CLOSED = {"ACME_DEVICES": "void"}
@@ -216,3 +218,80 @@ def test_failing_backend_leaves_the_container_closed(world):
     world.acme.granting = lambda _allocation, grant: grant
     world.kubelet.prestart(["npu-0::3"])
     assert world.env(answer)["ACME_DEVICES"] == "npu-1"
+
+
+def test_vendors_cdi_edits_are_merged_into_ours(world):
+    vendor = {
+        "cdiVersion": "0.5.0",
+        "kind": "acme.example/npu",
+        "containerEdits": {"env": ["ACME_DRIVER=1"]},
+        "devices": [{"name": "npu-1", "containerEdits": {"deviceNodes": [{"path": "/dev/acme1"}]}}],
+    }
+    (world.cdi / "acme.json").write_text(json.dumps(vendor))
+    (world.cdi / "broken.yaml").write_text("{")
+
+    def with_cdi(allocation, grant):
+        names = tuple(f"acme.example/npu={device.id}" for device, _ in allocation.pairs)
+        return type(grant)(env=grant.env, cdi_devices=names)
+
+    world.acme.granting = with_cdi
+    world.start()
+    pod = world.pod("p", {"main": [(world.npu(1), world.share())]})
+    answer = world.kubelet.admit(pod["metadata"]["uid"], "main", ["npu-0::3"])
+    world.kubelet.prestart(["npu-0::3"])
+    assert world.env(answer)["ACME_DRIVER"] == "1"
+    assert world.spec(answer)["deviceNodes"] == [{"path": "/dev/acme1"}]
+
+
+def test_vendors_cdi_name_in_no_spec_is_named_and_the_container_stays_closed(world):
+    world.acme.granting = lambda _allocation, grant: type(grant)(cdi_devices=("acme.example/npu=npu-1",))
+    world.start()
+    pod = world.pod("p", {"main": [(world.npu(1), world.share())]})
+    answer = world.kubelet.admit(pod["metadata"]["uid"], "main", ["npu-0::3"])
+    code, text = world.kubelet.refused(["npu-0::3"])
+    assert code is grpc.StatusCode.INTERNAL
+    assert "acme.example/npu=npu-1" in text
+    assert world.spec(answer) == {}
+
+
+def test_host_files_are_there_before_the_first_container(world):
+    source = world.root / "libacme.so"
+    source.write_bytes(b"library")
+    world.acme.info["host_files"] = (HostFile(name="libacme.so", source=str(source)),)
+
+    def mounting(allocation, grant):
+        path = f"{allocation.host_directory}/libacme.so"
+        return type(grant)(env=grant.env, mounts=(Mount(host_path=path, container_path="/usr/lib/libacme.so"),))
+
+    world.acme.granting = mounting
+    world.start()
+    pod = world.pod("p", {"main": [(world.npu(1), world.share())]})
+    answer = world.kubelet.admit(pod["metadata"]["uid"], "main", ["npu-0::3"])
+    world.kubelet.prestart(["npu-0::3"])
+    (mount,) = world.spec(answer)["mounts"]
+    assert (world.root / mount["hostPath"]).read_bytes() == b"library"
+
+
+def test_container_served_in_ordered_mode_starts_again_in_late_mode(world):
+    world.start(identity="ordered")
+    pod = world.pod("p", {"main": [(world.npu(1), world.share())]}, ordered=True)
+    lock = {"hami.io/mutex.lock": "2031-02-03T04:05:06Z,default,p"}
+    world.client.patch("/api/v1/nodes/node-a", {"metadata": {"annotations": lock}})
+    world.kubelet.admit(pod["metadata"]["uid"], "main", ["npu-0::3"])
+    world.stop_agent()
+    world.start_agent(identity="late")
+    world.eventually("registration", lambda: len(world.kubelet.registrations) == 2)
+    world.kubelet.prestart(["npu-0::3"])
+    world.client.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 0})
+    world.eventually("the end", lambda: world.agent._pods.known(pod["metadata"]["uid"]) is None)
+    assert world.kubelet.refused(["npu-0::3"])[0] is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_backend_hears_all_live_allocations_before_it_grants(world):
+    world.start()
+    for number in range(2):
+        pod = world.pod(f"p{number}", {"main": [(world.npu(number), world.share())]})
+        world.kubelet.admit(pod["metadata"]["uid"], "main", [f"npu-0::{number}"])
+        world.kubelet.prestart([f"npu-0::{number}"])
+        heard = [one for one in world.acme.reconciled if len(one) == number + 1]
+        assert [a.pod for a in sorted(heard[0], key=lambda a: a.pod)] == [f"p{n}" for n in range(number + 1)]

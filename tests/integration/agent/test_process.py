@@ -23,6 +23,7 @@ from hami_core_py.codecs.records import write_record
 from hami_core_py.lab.apiserver import ApiServer, write_kubeconfig
 from hami_core_py.lab.kubelet import Kubelet, KubeletOptions
 from hami_core_py.models.allocations import ContainerPlacement, Placement
+from hami_core_py.models.families import V210
 from hami_core_py.models.requests import ContainerKind
 from hami_core_py.models.views import pod_view
 from hami_core_py.testing import builders
@@ -31,9 +32,17 @@ COUNT = "acme.example/npu"
 NODE = "node-a"
 PODS = "/api/v1/namespaces/default/pods"
 DEVICES = {
-    "families": [{"name": "Acme", "resources": {"count": COUNT, "memory": "acme.example/npu-memory"}}],
+    "families": [
+        {
+            "name": "Acme",
+            "resources": {"count": COUNT, "memory": "acme.example/npu-memory"},
+            "v210": {"allocated": "hami.io/acme-allocated", "to_allocate": "hami.io/acme-to-allocate"},
+        }
+    ],
     "devices": [{"family": "Acme", "id": "npu-{index}", "count": 2, "slots": 4, "memory_mib": 1000}],
 }
+
+SPELLING = V210(allocated="hami.io/acme-allocated", to_allocate="hami.io/acme-to-allocate")
 
 pytest.importorskip("hami_backend_mock")
 
@@ -47,6 +56,17 @@ def eventually(what, probe, seconds=20.0):
     return answer
 
 
+def container(name, command):
+    """A container that asks for one device, and sets the vendor's variable itself."""
+    return {
+        "name": name,
+        "image": "x",
+        "command": command,
+        "env": [{"name": "ACME_VISIBLE_DEVICES", "value": "everything"}],
+        "resources": {"limits": {COUNT: "1"}},
+    }
+
+
 class Node:
     """An API server, a kubelet of the lab, and the agent as a process."""
 
@@ -58,14 +78,18 @@ class Node:
         self.devices = root / "devices.yaml"
         self.devices.write_text(yaml.safe_dump(DEVICES))
         self.config = root / "config.yaml"
-        self.config.write_text(yaml.safe_dump({"backends": {"enabled": ["mock"]}, "mock": {"devicesFile": str(self.devices)}}))
+        self.config.write_text(
+            yaml.safe_dump({"backends": {"enabled": ["mock"]}, "mock": {"devicesFile": str(self.devices)}})
+        )
         self.kubelet_dir = root / "k"
         self.kubelet = None
         self.agent = None
         self.log = root / "agent.log"
 
     def start_kubelet(self):
-        self.kubelet = Kubelet(KubeletOptions(node=NODE, api_url=self.api.url, root=self.kubelet_dir, retry_seconds=0.2))
+        self.kubelet = Kubelet(
+            KubeletOptions(node=NODE, api_url=self.api.url, root=self.kubelet_dir, retry_seconds=0.2)
+        )
         self.kubelet.start()
 
     def start_agent(self, *more):
@@ -103,33 +127,35 @@ class Node:
             self.kubelet.stop()
         self.api.stop()
 
-    def run_pod(self, name, device, memory_mib):
+    def run_pod(self, name, device, memory_mib, *, inits=(), command=("sleep", "600"), ordered=False):
+        """A pod of init containers that end at once and one that stays, bound with a record that gives each the same."""
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": "default"},
             "spec": {
                 "terminationGracePeriodSeconds": 0,
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "x",
-                        "command": ["sleep", "600"],
-                        "env": [{"name": "ACME_VISIBLE_DEVICES", "value": "everything"}],
-                        "resources": {"limits": {COUNT: "1"}},
-                    }
-                ],
+                "initContainers": [container(init, ["true"]) for init in inits],
+                "containers": [container("main", list(command))],
             },
         }
         pod = self.client.create(PODS, body)
         pair = (builders.device(device), builders.share(memory_mib=memory_mib))
-        main = ContainerPlacement(name="main", kind=ContainerKind.APP, pairs=(pair,))
-        written = write_record(pod_view(pod), Placement(node=NODE, containers=(main,)), {"Acme": builders.family()}, at_ns=1)
+        kinds = [(init, ContainerKind.INIT) for init in inits] + [("main", ContainerKind.APP)]
+        containers = tuple(ContainerPlacement(name=n, kind=kind, pairs=(pair,)) for n, kind in kinds)
+        placement = Placement(node=NODE, containers=containers)
+        families = {"Acme": builders.family(v210=SPELLING)}
+        written = write_record(
+            pod_view(pod), placement, families, at_ns=1, ordered=frozenset({"Acme"}) if ordered else frozenset()
+        )
+        if ordered:
+            lock = {"hami.io/mutex.lock": f"2031-02-03T04:05:06Z,default,{name}"}
+            self.client.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": lock}})
         bind(self.client, "default", name, pod["metadata"]["uid"], NODE, written)
         return pod["metadata"]["uid"]
 
-    def env(self, uid):
-        path = self.kubelet_dir / "pods" / uid / "containers" / "main" / "config.json"
+    def env(self, uid, name="main"):
+        path = self.kubelet_dir / "pods" / uid / "containers" / name / "config.json"
         return json.loads(path.read_text())["env"] if path.exists() else {}
 
 
@@ -182,6 +208,50 @@ def waiting_message(node, name):
     status = node.client.get(f"{PODS}/{name}").get("status") or {}
     states = [one.get("state", {}).get("waiting", {}).get("message", "") for one in status.get("containerStatuses", ())]
     return next((text for text in states if "0 of 1000 MiB are taken and 5000 needed" in text), None)
+
+
+def test_init_containers_get_their_own_meaning_though_ids_are_handed_on(node):
+    node.start_kubelet()
+    node.start_agent("--identity", "late")
+    eventually("readiness", node.ready)
+    uid = node.run_pod("p", "npu-1", 400, inits=("first", "second"))
+    eventually("the container", lambda: node.env(uid))
+    for name in ("first", "second", "main"):
+        assert node.env(uid, name)["ACME_VISIBLE_DEVICES"] == "npu-1"
+
+
+def test_kubelet_restart_forgets_nothing(node):
+    node.start_kubelet()
+    node.start_agent("--identity", "late")
+    eventually("readiness", node.ready)
+    crash = node.root / "crash"
+    uid = node.run_pod("p", "npu-1", 400, command=("sh", "-c", f"until [ -e {crash} ]; do sleep 0.05; done; exit 1"))
+    eventually("the container", lambda: node.env(uid))
+    node.kubelet.stop(leave_containers=True)
+    eventually("the agent to notice", lambda: not node.ready())
+    node.start_kubelet()
+    eventually("readiness again", node.ready)
+    crash.touch()
+    eventually("a restart", lambda: restarts(node, "p") >= 1)
+    assert node.env(uid)["ACME_VISIBLE_DEVICES"] == "npu-1"
+
+
+def restarts(node, name):
+    status = node.client.get(f"{PODS}/{name}").get("status") or {}
+    return sum(one.get("restartCount", 0) for one in status.get("containerStatuses", ()))
+
+
+def test_ordered_mode_serves_pod_after_pod(node):
+    node.start_kubelet()
+    node.start_agent("--identity", "ordered")
+    eventually("readiness", node.ready)
+    for name in ("a", "b"):
+        uid = node.run_pod(name, "npu-0", 300, inits=("init",), ordered=True)
+        env = eventually("the container", lambda uid=uid: node.env(uid))
+        # The pod's own variable wins over Allocate's answer: admission refuses such pods, ordered mode cannot.
+        assert env["ACME_MEMORY_LIMIT_MIB_0"] == "300"
+        annotations = node.client.get(f"/api/v1/nodes/{NODE}")["metadata"]["annotations"]
+        assert "hami.io/mutex.lock" not in annotations
 
 
 def test_bad_input_ends_with_a_sentence(node):

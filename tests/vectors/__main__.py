@@ -1,9 +1,10 @@
 """``python -m tests.vectors FILE.jsonl …``: each difference, what is not covered yet, and last the counts."""
 
+import os
 import sys
 from collections.abc import Sequence
 
-from tests.vectors.files import find, our_answers, read_vectors
+from tests.vectors.files import FOLDER, find, folder, our_answers, read_vectors
 from tests.vectors.runner import run
 
 
@@ -14,6 +15,8 @@ def main(arguments: Sequence[str]) -> int:
     if not paths or missing:
         print("usage: python -m tests.vectors FILE.jsonl ...", *(f"no such file: {m}" for m in missing), sep="\n")
         return 2
+    if not folder().is_dir():
+        os.environ[FOLDER] = str(paths[0].parent)  # the configuration lies beside the vectors
     tally = run((vector for path in paths for vector in read_vectors(path)), our_answers())
     for name, problems in tally.differing.items():
         print(f"{name}:")

@@ -9,11 +9,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = Path(__file__).parent / "ours"
+FOLDER = "HAMI_VECTORS"
+"""The variable that says where the vectors lie."""
 
 
 def folder() -> Path:
     """Where the vectors lie: ``HAMI_VECTORS``, else beside the repository."""
-    return Path(os.environ.get("HAMI_VECTORS") or ROOT / "../shared/vectors").resolve()
+    return Path(os.environ.get(FOLDER) or ROOT / "../shared/vectors").resolve()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Read `objects.py` (versions, history, watches), then `store.py` (what a request 
 
 from hami_core_py.lab.apiserver.calls import Admission, Call, Caller
 from hami_core_py.lab.apiserver.deletion import Preconditions
-from hami_core_py.lab.apiserver.faults import Fault, Faults
+from hami_core_py.lab.apiserver.faults import Fault, Faults, consult
 from hami_core_py.lab.apiserver.kubeconfig import write_kubeconfig
 from hami_core_py.lab.apiserver.logs import logs_below
 from hami_core_py.lab.apiserver.server import ApiServer
@@ -22,6 +22,7 @@ __all__ = [
     "Preconditions",
     "StatusError",
     "Store",
+    "consult",
     "logs_below",
     "write_kubeconfig",
 ]

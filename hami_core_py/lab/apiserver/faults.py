@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from hami_core_py.lab.apiserver.calls import Call
+from hami_core_py.lab.apiserver.calls import Call, Consult
 from hami_core_py.lab.apiserver.status import StatusError, bad_request
 
 
@@ -117,6 +118,28 @@ class Faults:
                         del self._faults[number]
                 return fault
         return None
+
+
+def consult(faults: Faults, when: Literal["before", "after"], sleep: Callable[[float], None] = time.sleep) -> Consult:
+    """The faults as a hook of a store that is used in one process, without HTTP.
+
+    A drop raises ConnectionError, a status its StatusError.
+
+    :param sleep: how stalls pass time; give a virtual clock's.
+    """
+
+    def strike(call: Call) -> None:
+        fault = faults.strike(call, when)
+        if fault is None:
+            return
+        if fault.stall_s > 0:
+            sleep(fault.stall_s)
+        if fault.drop:
+            raise ConnectionError(f"{call.verb} {call.resource.qualified}: cut off by an injected fault")
+        if (error := fault.error()) is not None:
+            raise error
+
+    return strike
 
 
 def fault_from_json(values: Mapping[str, Any]) -> Fault:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -127,8 +128,9 @@ class Handlers:
 
         async def body() -> AsyncIterator[bytes]:
             try:
-                async for line in lines:
-                    yield line
+                async with aclosing(lines):
+                    async for line in lines:
+                        yield line
             finally:
                 self.streams.discard(stream)
 

@@ -64,6 +64,10 @@ class Api:
         else:
             await response(scope, receive, send)
 
+    @property
+    def open_watches(self) -> int:
+        return len(self._handlers.streams)
+
     def end_watches(self, *, is_expired: bool = False) -> int:
         """Close every open watch, with a 410 when `is_expired`; answers how many there were. Any thread."""
         streams = list(self._handlers.streams)

@@ -117,6 +117,7 @@ RESOURCES = (
 )
 
 _BY_PATH = {(one.group, one.version, one.plural): one for one in RESOURCES}
+_BY_KIND = {(one.group_version, one.kind): one for one in RESOURCES}
 _BY_NAME = {one.qualified: one for one in RESOURCES}
 
 
@@ -136,3 +137,8 @@ def find(name: str) -> Resource:
 def at_path(group: str, version: str, plural: str) -> Resource | None:
     """The resource served below `/apis/<group>/<version>/<plural>` (group empty: `/api/v1`), or None."""
     return _BY_PATH.get((group, version, plural))
+
+
+def of_kind(api_version: str, kind: str) -> Resource | None:
+    """The resource whose objects say they are this, or None."""
+    return _BY_KIND.get((api_version, kind))

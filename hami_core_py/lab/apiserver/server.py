@@ -96,6 +96,11 @@ class ApiServer:
         finally:
             self.stop()
 
+    @property
+    def open_watches(self) -> int:
+        """How many watches clients have open."""
+        return self._api.open_watches if self._api is not None else 0
+
     def end_watches(self, *, is_expired: bool = False) -> int:
         """Cut every open watch, after a 410 when `is_expired`; answers how many there were."""
         return self._api.end_watches(is_expired=is_expired) if self._api is not None else 0

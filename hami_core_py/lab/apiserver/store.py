@@ -8,7 +8,7 @@ block only where those do. Objects given and returned are private copies, unless
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,6 +68,15 @@ class Store:
             self._ensure(find("namespaces"), {"metadata": {"name": name}})
         for name, value in _FIRST_PRIORITIES:
             self._ensure(find("priorityclasses"), {"metadata": {"name": name}, "value": value})
+
+    def load(self, objects: Iterable[Object]) -> int:
+        """Take over objects as a server answered them, as with `kubectl get -o json`: unchecked, with their uids,
+        nodes and status; answers how many.
+
+        :raises ValueError: for a kind not served here.
+        :raises StatusError: 409 for a name that is taken.
+        """
+        return self._writing.load(objects)
 
     def get(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from hami_core_py.lab.apiserver.history import Event, error_event
@@ -39,7 +39,7 @@ class WatchStream:
 
     async def lines(
         self, watch: Watch, encode: Encode, *, timeout_s: float, bookmark_s: float | None, tells_initial_end: bool
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """What the answer's body consists of.
 
         :param bookmark_s: pause between bookmarks; None when the client did not ask for them.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hami_core_py.lab.apiserver import meta
 from hami_core_py.lab.apiserver.calls import Caller, Operation, Review
 from hami_core_py.lab.apiserver.deletion import Deletion, Preconditions
-from hami_core_py.lab.apiserver.resources import SUBRESOURCES, Resource, find
+from hami_core_py.lab.apiserver.resources import SUBRESOURCES, Resource, find, of_kind
 from hami_core_py.lab.apiserver.shapes import copy_of, inward, outward, stored
 from hami_core_py.lab.apiserver.status import (
     Cause,
@@ -60,6 +60,25 @@ class Writing:
         elif self.exists(resource, namespace, name_of(obj)):
             raise already_exists(resource, name_of(obj))
         return copy_of(outward(resource, obj))
+
+    def load(self, objects: Iterable[Object]) -> int:
+        """Store objects as they are; see `Store.load`."""
+        count = 0
+        for count, obj in enumerate(objects, 1):
+            resource = of_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
+            if resource is None or not resource.is_stored:
+                told = f"{obj.get('kind')!r} of {obj.get('apiVersion')!r}"
+                raise ValueError(
+                    f"object {count} ({name_of(obj) or 'unnamed'}): expected a kind served here, got {told}"
+                )
+            obj = inward(resource, copy_of(obj))
+            metadata = obj["metadata"]
+            metadata.setdefault("uid", self._uid())
+            metadata.setdefault("creationTimestamp", meta.timestamp(self._store.clock()))
+            if resource.namespaced:
+                metadata.setdefault("namespace", "default")
+            self._objects.insert(stored(resource), obj)
+        return count
 
     def change(
         self,

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +298,17 @@ def test_the_kubeconfigs_user_is_who_asks(http: httpx.Client, server: ApiServer,
     answer = http.post(review, json={}, headers={"authorization": f"Bearer {token}"}).json()
     assert answer["status"]["userInfo"]["username"] == "system:serviceaccount:hami:scheduler"
     assert "system:serviceaccounts:hami" in answer["status"]["userInfo"]["groups"]
+
+
+def test_a_watch_whose_client_went_away_is_closed(http: httpx.Client, server: ApiServer) -> None:
+    with http.stream("GET", f"{PODS}?watch=1") as answer:
+        assert answer.status_code == 200
+        assert server.open_watches == 1
+    wait_until(lambda: server.open_watches == 0)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

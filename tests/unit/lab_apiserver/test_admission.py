@@ -251,3 +251,15 @@ def test_a_webhook_that_cannot_be_reached_is_refused_at_once(store: Store, clien
     with pytest.raises(StatusError, match=words) as caught:
         store.create("mutatingwebhookconfigurations", {"metadata": {"name": "x"}, "webhooks": [webhook]})
     assert caught.value.code == 422
+
+
+def test_match_conditions_are_not_evaluated_and_that_is_said_once(
+    webhooks: Webhooks, caplog: pytest.LogCaptureFixture
+) -> None:
+    webhooks.add("cel", allow, matchConditions=[{"name": "never", "expression": "false"}])
+    for name in ("a", "b"):
+        webhooks.store.create("pods", pod(name))
+    assert webhooks.asked() == ["cel", "cel"]
+    assert [record.message for record in caplog.records] == [
+        "matchConditions are not evaluated: the webhook is always asked"
+    ]

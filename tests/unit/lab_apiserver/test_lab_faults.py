@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from hami_core_py.lab.apiserver import Call, Fault, Faults, StatusError
+from hami_core_py.lab.apiserver import Call, Fault, Faults, StatusError, Store, consult
 from hami_core_py.lab.apiserver.faults import fault_from_json
 from hami_core_py.lab.apiserver.resources import find
+
+from .pods import pod
 
 BIND = Call("create", find("pods"), "default", "train", "binding", "scheduler")
 
@@ -65,3 +67,16 @@ def test_an_unknown_field_of_a_fault_is_named() -> None:
     with pytest.raises(StatusError, match="unknown field 'statsu'"):
         fault_from_json({"statsu": 503})
     assert fault_from_json({"status": 503, "verbs": ["get"]}).error() is not None
+
+
+def test_faults_strike_a_store_used_in_one_process(store: Store) -> None:
+    faults, slept = Faults(), list[float]()
+    store.before, store.after = consult(faults, "before", slept.append), consult(faults, "after", slept.append)
+    faults.add(Fault(verbs=("create",), resource="pods", stall_s=3, drop=True, when="after", times=1))
+    with pytest.raises(ConnectionError, match="create pods"):
+        store.create("pods", pod(), "default")
+    assert slept == [3]
+    faults.add(Fault(verbs=("get",), status=503, times=1))
+    with pytest.raises(StatusError, match="injected fault"):
+        store.get("pods", "train", "default")
+    assert store.get("pods", "train", "default")["metadata"]["name"] == "train"

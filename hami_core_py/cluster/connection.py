@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from hami_core_py.errors import BadInputError
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
@@ -46,7 +48,7 @@ class Connection:
                     client_configuration=configuration,
                     persist_config=False,
                 )
-        except (ConfigException, OSError, ValueError, TypeError, KeyError) as problem:
+        except (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError) as problem:
             where = str(path or os.environ.get("KUBECONFIG") or "~/.kube/config")
             raise BadInputError(where, "a readable kubeconfig", " ".join(str(problem).split())) from problem
         return cls(configuration, call_connections=call_connections)

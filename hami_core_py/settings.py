@@ -151,7 +151,12 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, _settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_args: Any, **_others: Any
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the library's signature, here and below
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags and file arrive already merged around the environment; see ``load_settings``."""
         return (init_settings,)

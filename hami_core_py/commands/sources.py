@@ -51,12 +51,11 @@ def read_cluster(
     client: Client | None, nodes: Path | None, pods: Path | None
 ) -> tuple[Sequence[JsonObject], Sequence[JsonObject]]:
     """Nodes and pods, from files where given, else from the cluster. Without pods no device is in use."""
-    if nodes is None and client is None:
+    if nodes is not None:
+        return read_objects(nodes), read_objects(pods) if pods else []
+    if client is None:
         raise BadInputError("--nodes", "a file of nodes, or a cluster", "neither", "give --nodes or --kubeconfig")
-    found_nodes = read_objects(nodes) if nodes or client is None else client.list("/api/v1/nodes")[0]
-    if pods is not None:
-        return found_nodes, read_objects(pods)
-    return found_nodes, [] if nodes is not None or client is None else client.list("/api/v1/pods")[0]
+    return client.list("/api/v1/nodes")[0], read_objects(pods) if pods else client.list("/api/v1/pods")[0]
 
 
 def default_policies(placement: PlacementSettings) -> Policies:

@@ -53,7 +53,7 @@ def whole_number(text: str, where: str, *, highest: int = MAX_AMOUNT, unit: str 
         if value <= highest:
             return value
     number = parse_quantity(text, where)
-    if 0 <= number <= highest and number == number.to_integral_value() and _is_written_whole(text, where):
+    if 0 <= number <= highest and _is_written_whole(text, where):
         return int(number)
     expected = f"a whole number of {unit}" if unit else "a whole number"
     hint = _hint(text, number, where, highest, unit_mib)

@@ -199,7 +199,7 @@ def _is_ours(pod: Mapping[str, Any], rules: Rules) -> bool:
 
 
 def _forged(write: PodWrite, ask: Ask, rules: Rules, granted: Mapping[str, str]) -> Denial | None:
-    if write.user and write.user in rules.trusted_users:
+    if write.user in rules.trusted_users:
         return None
     keys = forged_keys(_annotations(write.pod), _annotations(write.before), ask, granted)
     if not keys:

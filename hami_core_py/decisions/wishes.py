@@ -165,7 +165,7 @@ def _owners(families: Iterable[str], ask: Ask) -> dict[str, BackendInfo]:
 def _close(wishes: Wishes, position: int, closing: dict[str, BackendInfo], asked: dict[str, BackendInfo]) -> None:
     """Close one container to backends it asks nothing of, with variables that no backend it does ask speaks in."""
     spoken = {name for info in asked.values() for name in (*info.reserved_env, *info.closing_env)}
-    for backend in sorted(closing.keys() - asked.keys()):
+    for backend in sorted(closing):
         for name, value in sorted(closing[backend].closing_env.items()):
             if name not in spoken:
                 wishes.put((position, "env", name), value, backend)

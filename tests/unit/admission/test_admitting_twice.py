@@ -15,10 +15,15 @@ from hami_core_py.models.views import ContainerView, pod_view
 from hami_core_py.testing.builders import CORE, COUNT, MEMORY, PERCENT
 from tests.unit.admission.acme import Json, acme, acme_family, ask_of, create, hami_admit_container, other, pod
 
-AMOUNTS = st.sampled_from(["0", "1", "2", "3k", "100", "140", "1Gi", "-1", "1500m", "24577"])
-RESOURCES = st.dictionaries(
+AMOUNTS = st.sampled_from(["1", "2", "100", "0", "3k", "24577", "140", "-1"])
+SANE = st.sampled_from(["1", "2", "50"])
+ANY_RESOURCES = st.dictionaries(
     st.sampled_from([COUNT, MEMORY, PERCENT, CORE, "other.example/tpu", "cpu"]), AMOUNTS, max_size=4
 )
+SANE_RESOURCES = st.fixed_dictionaries(
+    {COUNT: SANE}, optional={MEMORY: SANE, PERCENT: SANE, CORE: SANE, "other.example/tpu": SANE}
+)
+RESOURCES = SANE_RESOURCES | ANY_RESOURCES
 VARIABLES = st.lists(
     st.fixed_dictionaries(
         {"name": st.sampled_from(["ACME_VISIBLE", "ACME_PRIORITY", "HOME"])},

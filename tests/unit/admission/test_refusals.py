@@ -129,6 +129,13 @@ def test_container_with_devices_may_not_set_its_backend_s_variables(variable: Js
     assert "backend 'acme'" in message
 
 
+def test_variable_with_the_value_that_admission_gives_is_no_offence() -> None:
+    mine = {"name": "ACME_PRIORITY", "value": "1"}
+    assert create(pod(container(count=1, priority=1, env=[mine]))).allowed
+    for theirs in ({"name": "ACME_PRIORITY", "value": "0"}, {"name": "ACME_PRIORITY", "valueFrom": {}}):
+        assert not create(pod(container(count=1, priority=1, env=[theirs, mine]))).allowed
+
+
 def test_container_with_devices_may_set_other_variables() -> None:
     assert create(pod(container(count=1, env=[{"name": "OTHER_VISIBLE", "value": "all"}]))).allowed
 

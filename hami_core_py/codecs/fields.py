@@ -23,6 +23,16 @@ def render_json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
+def folded(values: Any) -> Any:
+    """A decoded object with its keys in lower case, the last of equal ones kept; ``null`` as an empty object.
+
+    The v2.10 dialect's writers and readers take keys in any case. Anything else is returned as it is.
+    """
+    if values is None:
+        return {}
+    return {key.lower(): value for key, value in values.items()} if isinstance(values, dict) else values
+
+
 def shown(value: object) -> str:
     """A value for an error message, cut to a readable length."""
     text = repr(value)

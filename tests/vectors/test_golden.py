@@ -27,6 +27,7 @@ pytestmark = [
 def test_every_covered_vector_gets_the_expected_answer(name: str) -> None:
     tally = run(read_vectors(find(name)), our_answers())
     assert not tally.differing
+    assert not tally.undecided
     assert tally.passed
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hami_core_py.codecs.fields import Fields, parse_json, shown
+from hami_core_py.codecs.fields import Fields, folded, parse_json, shown
 from hami_core_py.errors import InventoryError
 
 _MAX_INT64: Final = 2**63 - 1
@@ -20,7 +20,7 @@ def parse_links(text: str, where: str) -> dict[str, dict[str, int]]:
         raise InventoryError(where, "a list of scores", shown(values))
     links = {}
     for i, value in enumerate(values):
-        fields = Fields(value, f"{where}: entry {i}", InventoryError)
+        fields = Fields(folded(value), f"{where}: entry {i}", InventoryError)
         scores = Fields(fields.table("score"), f"{where}: entry {i}: score", InventoryError)
         peers = fields.table("score")
         links[fields.text("uuid", "")] = {

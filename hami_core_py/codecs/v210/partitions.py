@@ -1,10 +1,10 @@
 """Reserved hardware partitions of a pod, a JSON list; the keys are as the node plugin that realises them expects."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hami_core_py.codecs.fields import Fields, parse_json, render_json, shown
+from hami_core_py.codecs.fields import Fields, folded, parse_json, render_json, shown
 from hami_core_py.errors import RecordError
 
 _MAX_UINT32: Final = 2**32 - 1
@@ -65,32 +65,32 @@ def render_reservations(reservations: Iterable[Reservation]) -> str:
 
 
 def _reservation(value: object, where: str) -> Reservation:
-    fields = Fields(value, where, RecordError)
-    place = Fields(fields.table("placement"), f"{where}: placement", RecordError)
+    values = folded(value)
+    fields = Fields(values, where, RecordError)
+    place = Fields(folded(fields.table("placement")), f"{where}: placement", RecordError)
     return Reservation(
-        container=fields.whole("containerIndex", 0),
-        position=fields.whole("deviceIndex", 0),
-        device=fields.text("gpuUUID"),
+        container=fields.whole("containerindex", 0),
+        position=fields.whole("deviceindex", 0),
+        device=fields.text("gpuuuid"),
         profile=fields.text("profile"),
         start=place.whole("start", 0, highest=_MAX_UINT32),
         cells=place.whole("size", lowest=1, highest=_MAX_UINT32),
-        realised=_realised(value, where),
+        realised=_realised(values, fields, where),
     )
 
 
-def _realised(value: object, where: str) -> Realised | None:
-    assert isinstance(value, dict)
-    names = ("migUUID", "gpuInstanceID", "computeInstanceID")
-    given = [name for name in names if value.get(name) not in (None, "")]
+def _realised(values: Mapping[str, object], fields: Fields, where: str) -> Realised | None:
+    names = ("miguuid", "gpuinstanceid", "computeinstanceid")
+    given = [name for name in names if values.get(name) not in (None, "")]
     if not given:
         return None
     if len(given) < len(names):
         raise RecordError(where, f"all of {', '.join(names)} or none", f"only {', '.join(given)}")
-    fields = Fields(value, where, RecordError)
+    uuid, gpu_instance, compute_instance = names
     return Realised(
-        uuid=fields.text("migUUID"),
-        gpu_instance=fields.whole("gpuInstanceID", highest=_MAX_INT64),
-        compute_instance=fields.whole("computeInstanceID", highest=_MAX_INT64),
+        uuid=fields.text(uuid),
+        gpu_instance=fields.whole(gpu_instance, highest=_MAX_INT64),
+        compute_instance=fields.whole(compute_instance, highest=_MAX_INT64),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hami_core_py.codecs.fields import Fields, parse_json, render_json, shown
+from hami_core_py.codecs.fields import Fields, folded, parse_json, render_json, shown
 from hami_core_py.codecs.v210.numbers import INT32_MIN, parse_flag, parse_int
 from hami_core_py.errors import InventoryError
 from hami_core_py.models.devices import no_facts
@@ -117,7 +117,7 @@ def _device(values: object, where: str, profiles_key: str | None) -> RegisteredD
     profiles = fields.items(profiles_key.lower()) if profiles_key else []
     return RegisteredDevice(
         id=fields.text("id", ""),
-        index=fields.whole("index", 0, highest=_MAX_INT64),
+        index=fields.whole("index", 0, highest=2 * _MAX_INT64 + 1),
         slots=fields.whole("count", 0, lowest=INT32_MIN),
         memory_mib=fields.whole("devmem", 0, lowest=INT32_MIN),
         core_units=fields.whole("devcore", 0, lowest=INT32_MIN),
@@ -144,8 +144,7 @@ def _profile(values: object, where: str) -> RegisteredProfile:
 
 
 def _fields(values: object, where: str) -> Fields:
-    folded = {key.lower(): value for key, value in values.items()} if isinstance(values, dict) else values
-    return Fields(folded, where, InventoryError)
+    return Fields(folded(values), where, InventoryError)
 
 
 def _render_device(device: RegisteredDevice, profiles_key: str | None) -> dict[str, Any]:

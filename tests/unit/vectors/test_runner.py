@@ -75,10 +75,14 @@ def test_alternative_is_as_right_as_the_answer() -> None:
     assert judge(asked, {"value": 3}, None, everything)
 
 
-def test_difference_that_is_allowed_needs_an_answer_of_ours() -> None:
-    asked = vector(differs_ok=True, why="v2.10 is wrong here")
-    assert "tests/vectors/ours" in judge(asked, {"value": 2}, None, everything)[-1]
-    assert not judge(asked, {"value": 2}, Ours("two is right", {"value": 2}), everything)
+def test_difference_that_is_allowed_needs_an_answer_of_ours(tmp_path: Path) -> None:
+    allowed = {**RIGHT, "expected": {"value": {}}, "differs_ok": True, "why": "v2.10 is wrong here"}
+    path = write(tmp_path / "v.jsonl", allowed)
+    undecided = run(read_vectors(path), {})
+    assert (str(undecided), list(undecided.undecided)) == ("0 passed, 0 failed, 1 skipped", ["w-right"])
+    assert "v2.10 is wrong here" in undecided.undecided["w-right"][-1]
+    assert str(run(read_vectors(path), {"w-right": Ours("as asked", ANSWER)})) == "1 passed, 0 failed, 0 skipped"
+    assert str(run(read_vectors(path), {"w-right": Ours("as asked", {})})) == "0 passed, 1 failed, 0 skipped"
 
 
 def test_our_answer_counts_instead_of_that_of_v210() -> None:

@@ -62,7 +62,10 @@ def _device(device: Device) -> Json:
 
 
 def handshake(vector: Vector) -> Json:
-    family = ask_for(vector).families[vector.input["vendor"]]
+    vendor = vector.input["vendor"]
+    if vendor in NEEDS_OWN_RULES:
+        raise NotCoveredError("a vendor with an inventory of its own")
+    family = ask_for(vector).families[vendor]
     seen = NEVER_SEEN
     steps = []
     for node in (vector.input["node"], vector.input.get("then")):

@@ -62,5 +62,14 @@ def expected(_: Vector, numbers: Any) -> Any:
     return _simplified(numbers) if isinstance(numbers, dict) and "nums" in numbers else numbers
 
 
+def may_differ(vector: Vector) -> str:
+    """Amounts that v2.10 passes over when they are not written as whole numbers; we refuse them."""
+    resources = vector.input["container"].get("resources") or {}
+    texts = [text for part in ("limits", "requests") for text in (resources.get(part) or {}).values()]
+    is_fraction = any("." in text or text[-1:] in "num" for text in texts)
+    return "an amount that is no whole number is refused, in v2.10 it is passed over or rounded" if is_fraction else ""
+
+
 KINDS = {"request": request}
 EXPECTED = {"request": expected}
+MAY_DIFFER = {"request": may_differ}

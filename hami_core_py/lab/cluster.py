@@ -173,7 +173,8 @@ class LabCluster:
 
     def _node_programs(self, node: str) -> list[Program]:
         root = self.node_directory(node)
-        root.mkdir(parents=True, exist_ok=True)
+        # There before the agent looks: it takes the directory for the sign that the node's runtime has CDI.
+        (root / "cdi").mkdir(parents=True, exist_ok=True)
         urls = {p: f"http://127.0.0.1:{self._node_ports[node, p]}" for p in PER_NODE[1:]}
         agent = (
             *("device-plugin", *self._common(), "--node-name", node),

@@ -28,6 +28,8 @@ LONGEST_SOCKET_PATH = 107
 """Bytes of a unix socket's path that Linux accepts."""
 POLL_SECONDS = 0.25
 """How often the kubelet's and our own sockets are looked at."""
+RETRY_SECONDS = 1.0
+"""Pause after a registration that failed."""
 STREAM_SECONDS = 3.0
 """A registered plugin whose device list nobody follows for so long registers again."""
 WORKERS = 64
@@ -165,6 +167,7 @@ class PluginServer:
         self._server: grpc.Server | None = None
         self._own: tuple[int, int] | None = None
         self._kubelet: tuple[int, int, int] | None = None
+        self._failed_at = float("-inf")
 
     @property
     def is_registered(self) -> bool:
@@ -180,12 +183,15 @@ class PluginServer:
         is_followed = self._plugin is not None and self._plugin.idle_seconds() < STREAM_SECONDS
         if kubelet == self._kubelet and is_followed and self._own == _inode(self.socket):
             return
+        if time.monotonic() - self._failed_at < RETRY_SECONDS:
+            return
         self._kubelet = None
         try:
             self._serve()
             self._register()
         except (grpc.RpcError, OSError, RuntimeError) as problem:
             details = problem.details() if isinstance(problem, grpc.Call) else str(problem)
+            self._failed_at = time.monotonic()
             log.warning("not registered; trying again", extra={"family": self._family, "problem": details})
             return
         self._kubelet = kubelet

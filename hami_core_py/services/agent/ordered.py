@@ -92,7 +92,7 @@ class OrderedIdentity:
                 raise refusal from problem
 
     def prefer(self, family: str, available: Sequence[str], must_include: Sequence[str], size: int) -> tuple[str, ...]:
-        """Ids on the devices that the next container of the lock's pod will be given; empty when that is not known."""
+        """Ids on the devices of the next container of the lock's pod that waits for so many; empty when it is not known."""
         kind = self._ask.families[family]
         try:
             held = self._locks.holder(self._node, _lock(kind))
@@ -101,9 +101,8 @@ class OrderedIdentity:
             todo = work_list(pod_view(get_pod(self._client, held.namespace, held.pod)), kind)
         except HamiError:
             return ()
-        if todo.next is None:
-            return ()
-        return preferred_ids(available, must_include, size, device_ids(todo.containers[todo.next]))
+        wanted = next((devices for devices in todo.containers if len(devices) == size), None)
+        return preferred_ids(available, must_include, size, device_ids(wanted)) if wanted else ()
 
     def prepare(self, family: str, ids: frozenset[str]) -> None:
         """Nothing is left to do when a container starts."""

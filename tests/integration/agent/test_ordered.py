@@ -1,10 +1,13 @@
 """*Ordered* identity: the pod that holds the node lock is served, and its lock is given back in every outcome."""
 
+import threading
+
 import grpc
 import pytest
 
 from hami_core_py.lab.apiserver import Fault
 from hami_core_py.models.allocations import Mount
+from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
 
 LOCK = "hami.io/mutex.lock"
 WORK = "hami.io/acme-to-allocate"
@@ -66,13 +69,18 @@ def test_allocate_follows_the_record_and_not_the_ids(world):
     assert LOCK not in world.annotations()
 
 
-def test_preferred_ids_are_on_the_devices_of_the_next_container(node):
-    node.acme.devices = [node.npu(n) for n in range(4)]
-    shares = {"b": [(node.npu(1), node.share()), (node.npu(0), node.share())]}
-    waiting(node, shares=shares)
-    lock_for(node, "p1")
-    available = [f"npu-{d}::{s}" for d in range(2) for s in range(3)]
-    assert sorted(node.agent.identity.prefer("Acme", available, [], 2)) == ["npu-0::0", "npu-1::0"]
+def test_preferred_ids_are_on_the_devices_of_the_container_that_waits_for_so_many(world):
+    world.acme.devices = [world.npu(n) for n in range(4)]
+    world.start(identity="ordered")
+    pair = [(world.npu(2), world.share(500, 0)), (world.npu(3), world.share(500, 0))]
+    waiting(world, shares={"idle": [], "a": [(world.npu(1), world.share(3000, 30))], "b": pair})
+    lock_for(world, "p1")
+    available = [f"npu-{d}::{s}" for d in range(4) for s in range(3)]
+    request = dp.PreferredAllocationRequest()
+    for size in (1, 2, 3):
+        request.container_requests.add(available_deviceIDs=available, allocation_size=size)
+    answer = world.kubelet.plugins["acme.example/npu"].stub.GetPreferredAllocation(request, timeout=5)
+    assert [sorted(one.deviceIDs) for one in answer.container_responses] == [["npu-1::0"], ["npu-2::0", "npu-3::0"], []]
 
 
 def test_lock_stays_while_a_container_waits(node):
@@ -179,10 +187,6 @@ def test_call_that_the_kubelet_gave_up_gives_the_lock_back(node):
     def hang_until_cancelled(_allocation, grant):
         node.eventually("the kubelet to give up", lambda: not plugin_stub_waits.is_set())
         return grant
-
-    import threading
-
-    from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
 
     plugin_stub_waits = threading.Event()
     plugin_stub_waits.set()

@@ -1,11 +1,13 @@
 """Registration, device lists and health, as the kubelet sees them."""
 
 import threading
-import time
 
 import pytest
 
+from hami_core_py.errors import SettingsError
 from hami_core_py.models.allocations import HealthChange
+from hami_core_py.servers.deviceplugin import PluginServer
+from hami_core_py.services.agent.agent import choose_identity
 from hami_core_py.testing import builders
 
 COUNT = builders.COUNT
@@ -162,25 +164,29 @@ def test_sockets_are_gone_after_the_end(world):
 
 def test_kubelet_directory_that_is_too_long_is_an_error_that_says_so(world):
     world.kubelet.start()
-    from hami_core_py.errors import SettingsError
-    from hami_core_py.servers.deviceplugin import PluginServer
-
     deep = world.root / ("d" * 120)
     agent = world.start_agent(kubelet_dir=deep)
     with pytest.raises(SettingsError, match="at most 107 bytes"):
         PluginServer(agent, "Acme")
 
 
-def test_registered_within_two_seconds(world):
-    """A bound on the order of things, not on speed: discovery takes longer than the test waits for the registration."""
-    may_go = threading.Event()
-    world.acme.discovering = may_go.wait
+def test_only_the_backends_that_are_named_are_asked(world):
+    asked = threading.Event()
+    other = world.backend(name="other", stands_in=True, devices=[], discovering=asked.set)
+    world.backends.append(other)
     world.kubelet.start()
-    began = time.monotonic()
-    world.start_agent()
-    world.eventually("registered", lambda: COUNT in world.kubelet.plugins)
-    assert "acme" in world.agent.table.snapshot.pending, time.monotonic() - began
-    may_go.set()
+    world.start_agent(backends=("acme",))
+    world.kubelet.await_devices()
+    assert not asked.is_set()
+    with pytest.raises(SettingsError, match="known are acme, other"):
+        world.start_agent(backends=("nobody",))
+
+
+def test_late_identity_is_chosen_where_there_is_a_directory_of_cdi_specs(tmp_path):
+    assert choose_identity("auto", tmp_path) == "late"
+    assert choose_identity("auto", tmp_path / "none") == "ordered"
+    assert choose_identity("late", tmp_path / "none") == "late"
+    assert choose_identity("ordered", tmp_path) == "ordered"
 
 
 KEY = "hami.io/node-acme-inventory"

@@ -78,6 +78,10 @@ def test_keys_count_in_any_case_and_unknown_ones_are_skipped() -> None:
     assert (device.id, device.slots, device.healthy) == ("a", 3, True)
 
 
+def test_missing_entry_is_a_device_without_id_that_no_inventory_takes() -> None:
+    assert parse_list("[null]", "node") == (RegisteredDevice(id=""),)
+
+
 def test_nothing_at_all_is_no_devices() -> None:
     assert parse_list("null", "node") == parse_list("[]", "node") == ()
 

@@ -321,11 +321,26 @@ class Ledger:
         :param live: UIDs of all pods that exist and have not finished, from a list call: records of others are dropped.
         :param listed_at: ``changes`` as it was before that list call; what came later is not judged by the list.
         """
+        # Sums are made outside the lock and compared node by node: a recount of a large cluster takes seconds.
         with self._lock:
             drifts = [] if live is None else self._drop_stale(set(live), listed_at)
-            drifts += [drift for node in sorted(self._books) for drift in self._recount_node(node)]
+            entries: dict[str, list[tuple[str, _Entry]]] = {node: [] for node in self._books}
+            for uid, entry in self._entries.items():
+                entries[entry.holding.node].append((uid, entry))
+            generations = {node: book.generation for node, book in self._books.items()}
+        for node in sorted(entries):
+            should: dict[DeviceId, dict[str, Usage]] = {}
+            for uid, entry in entries[node]:
+                for device, used in entry.peaks.items():
+                    should.setdefault(device, {})[uid] = used
+            sums = {device: total(holders.values()) for device, holders in should.items()}
+            with self._lock:
+                # A node that has changed meanwhile is judged next time.
+                if self._books[node].generation == generations[node]:
+                    drifts += self._repair_node(node, should, sums)
+        with self._lock:
             self.drift_total += len(drifts)
-            return tuple(drifts)
+        return tuple(drifts)
 
     def take_changed(self) -> Iterable[tuple[str, DeviceId | None]]:
         """Devices whose usage changed since the last call, by node; device ``None``: what is blocked on the node.
@@ -411,14 +426,10 @@ class Ledger:
             self._unblock(uid)
         return drifts
 
-    def _recount_node(self, node: str) -> list[Drift]:
+    def _repair_node(
+        self, node: str, should: dict[DeviceId, dict[str, Usage]], sums: dict[DeviceId, Usage]
+    ) -> list[Drift]:
         book = self._books[node]
-        should: dict[DeviceId, dict[str, Usage]] = {}
-        for uid, entry in self._entries.items():
-            if entry.holding.node == node:
-                for device, used in entry.peaks.items():
-                    should.setdefault(device, {})[uid] = used
-        sums = {device: total(holders.values()) for device, holders in should.items()}
         wrong = sorted(d for d in {*sums, *book.usage} if sums.get(d, IDLE) != book.usage.get(d, IDLE))
         drifts = [Drift(node=node, device=d, had=book.usage.get(d, IDLE), should=sums.get(d, IDLE)) for d in wrong]
         if wrong:

@@ -1,0 +1,1 @@
+"""Acme neural processors for HAMi."""

@@ -13,7 +13,9 @@ from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, load
 from hami_core_py.commands.sources import FILE, read_pod, say_bad_input
 from hami_core_py.commands.webhook import admission_rules
 from hami_core_py.decisions.admission import PodWrite, Verdict, admit
+from hami_core_py.decisions.bookkeeping import is_bookkeeping
 from hami_core_py.errors import BadInputError, HamiError
+from hami_core_py.hooks.ask import Ask
 
 UNREADABLE = 400
 """Code of a verdict about something that is no pod."""
@@ -49,6 +51,8 @@ def _admit(name: str, config: Path | None, namespace: str | None, kubeconfig: Pa
     loaded = load(config)
     client = Client.from_kubeconfig(kubeconfig) if kubeconfig and not Path(name).is_file() else None
     pod = read_pod(name, client)
+    if client is not None:
+        pod = as_written(pod, loaded.ask)
     own = metadata.get("namespace") if isinstance(metadata := pod.get("metadata"), Mapping) else None
     write = PodWrite(pod=pod, namespace=namespace or own or "default")
     verdict = admit(write, loaded.ask, admission_rules(loaded.settings))
@@ -56,6 +60,15 @@ def _admit(name: str, config: Path | None, namespace: str | None, kubeconfig: Pa
         problem = verdict.message.removeprefix("cannot read the pod: ")
         raise BadInputError(name, "a pod as the API spells it", problem)
     return verdict
+
+
+def as_written(pod: Mapping[str, Any], ask: Ask) -> dict[str, Any]:
+    """A pod of a cluster without what schedulers added since its creation: its node and the records of its devices."""
+    metadata = {**(pod.get("metadata") or {})}
+    if annotations := metadata.get("annotations"):
+        metadata["annotations"] = {key: text for key, text in annotations.items() if not is_bookkeeping(key, ask)}
+    spec = {key: value for key, value in (pod.get("spec") or {}).items() if key != "nodeName"}
+    return {**pod, "metadata": metadata, "spec": spec}
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

@@ -16,10 +16,13 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from hami_core_py.cli import main
 from hami_core_py.lab.apiserver import ApiServer
+from hami_core_py.lab.apiserver.kubeconfig import write_kubeconfig
 from hami_core_py.lab.certificates import ServerCertificate, issue_certificate
 from hami_core_py.servers.certificates import CertificateReloader
 from hami_core_py.servers.http import HttpServer, Listen
@@ -212,6 +215,25 @@ def test_api_server_admits_through_the_webhook(webhook: Webhook) -> None:
         assert "hami.io/vgpu-node" in forged.json()["message"]
         refused = create(pod(container(count=1, memory="12Gi")))
         assert "write 12288" in refused.json()["message"]
+
+
+def test_pod_of_a_cluster_is_judged_as_its_author_wrote_it(
+    tmp_path: Path, configured: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAMI_MOCK_DEVICES", configured["HAMI_MOCK_DEVICES"])
+    with ApiServer() as api, httpx.Client(base_url=api.url, timeout=20) as client:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+        bound = pod(container(count=1), annotations={"hami.io/vgpu-node": "n1", "notes": "x"}, nodeName="n1")
+        bound["metadata"] = {"name": "train", "annotations": bound["metadata"]["annotations"]}
+        client.post("/api/v1/namespaces", json={"metadata": {"name": "ml"}}).raise_for_status()
+        client.post("/api/v1/namespaces/ml/pods", json=bound).raise_for_status()
+        result = CliRunner().invoke(main, ["admit", "ml/train", "--kubeconfig", str(kubeconfig), "-o", "json"])
+        missing = CliRunner().invoke(main, ["admit", "ml/other", "--kubeconfig", str(kubeconfig), "-o", "json"])
+    answer = json.loads(result.stdout)
+    assert (answer["allowed"], answer["message"]) == (True, "")
+    assert answer["pod"]["metadata"]["annotations"] == {"notes": "x"}
+    assert answer["pod"]["spec"]["schedulerName"] == "hami-scheduler"
+    assert (missing.exit_code, json.loads(missing.stdout)["error"]["expected"]) == (2, "a pod that exists")
 
 
 @pytest.fixture

@@ -72,6 +72,7 @@ def command(
         where = _listen(listen, plain_http, tls_cert, tls_key, client_ca)
         loaded = load(config, flags)
         settings = loaded.settings
+        chosen = options(settings)
         client = Client.from_kubeconfig(
             kubeconfig, timeout_seconds=settings.scheduler.api_timeout_seconds, agent="hami-scheduler"
         )
@@ -84,7 +85,7 @@ def command(
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
-    scheduler = Scheduler(client, loaded.ask, options(settings), on_loaded=settle_memory)
+    scheduler = Scheduler(client, loaded.ask, chosen, on_loaded=settle_memory)
     registry.register(SchedulerCollector(scheduler))
     extender = Extender(scheduler.scheduling, registry, max_body_bytes=settings.scheduler.max_body_bytes)
     app = FastAPI(openapi_url=None)

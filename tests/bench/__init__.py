@@ -1,0 +1,1 @@
+"""The budgets of the hot paths, measured; nothing here asserts wall time."""

@@ -9,10 +9,13 @@ from hami_core_py.cluster.client import Client
 from hami_core_py.commands.common import configure_logging, fail, load, process_options, stop_event
 from hami_core_py.errors import HamiError
 from hami_core_py.servers.agentmetrics import AgentCollector
-from hami_core_py.servers.deviceplugin import PluginServers, cdi_names
+from hami_core_py.servers.backend_errors import BackendErrors
+from hami_core_py.servers.deviceplugin import cdi_names
 from hami_core_py.servers.http import HttpServer, Listen, operations
+from hami_core_py.servers.pluginserver import PluginServers
 from hami_core_py.servers.podresources import PodResourcesClient
-from hami_core_py.services.agent.agent import Agent, AgentOptions
+from hami_core_py.services.agent.agent import Agent
+from hami_core_py.services.agent.options import AgentOptions
 from hami_core_py.settings import Settings
 
 STATIC_CDI_DIR = Path("/etc/cdi")
@@ -114,6 +117,7 @@ def _serve_operations(agent: Agent, plugins: PluginServers, address: Listen) -> 
 
     registry = CollectorRegistry()
     registry.register(AgentCollector(agent))
+    BackendErrors(agent.ask.errors, registry)
     app = FastAPI(openapi_url=None)
     app.include_router(operations(lambda: agent.missing() or plugins.missing(), registry))
     return HttpServer(app, address, name="device-plugin http").start()

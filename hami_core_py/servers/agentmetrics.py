@@ -27,14 +27,12 @@ class AgentCollector(Collector):
         for (family, outcome), count in sorted(reading.allocations.items()):
             allocations.add_metric([family, outcome], count)
         yield allocations
-        for name, help_text, counts in (
-            ("hami_agent_discovery_errors", "Discoveries that raised or took too long.", reading.discovery_errors),
-            ("hami_backend_errors", "Hook calls in which a backend broke its promise.", dict(self._agent.ask.errors)),
-        ):
-            errors = CounterMetricFamily(name, help_text, labels=["backend"])
-            for backend, count in sorted(counts.items()):
-                errors.add_metric([backend], count)
-            yield errors
+        errors = CounterMetricFamily(
+            "hami_agent_discovery_errors", "Discoveries that raised or took too long.", labels=["backend"]
+        )
+        for backend, count in sorted(reading.discovery_errors.items()):
+            errors.add_metric([backend], count)
+        yield errors
         registrations = CounterMetricFamily(
             "hami_agent_registrations", "Times the kubelet accepted the plugin of a family.", labels=["family"]
         )

@@ -1,34 +1,31 @@
 """The node agent as a whole: what it is made of, how it starts and ends, and which families it offers to the kubelet."""
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 from hami_core_py.cluster.client import Client
 from hami_core_py.cluster.events import Events
 from hami_core_py.codecs.checkpoint import CheckpointError
-from hami_core_py.codecs.native import Identity, parse_inventory, render_inventory
+from hami_core_py.codecs.native import Identity
 from hami_core_py.errors import BackendError, BadInputError, HamiError, SettingsError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.hooks.manager import LoadedBackend
 from hami_core_py.services.agent.checkpoints import Checkpoints, PodResources
 from hami_core_py.services.agent.cleanup import CleanUp
 from hami_core_py.services.agent.discovery import Discovery
-from hami_core_py.services.agent.files import put, read
 from hami_core_py.services.agent.granting import Granter
 from hami_core_py.services.agent.holdings import Holdings
 from hami_core_py.services.agent.hostfiles import HostFiles
 from hami_core_py.services.agent.late import LateIdentity
 from hami_core_py.services.agent.meter import Meter
 from hami_core_py.services.agent.mounts import Mounts
+from hami_core_py.services.agent.options import AgentOptions, choose_identity
 from hami_core_py.services.agent.ordered import OrderedIdentity
 from hami_core_py.services.agent.pods import LocalPods
 from hami_core_py.services.agent.publishing import Publisher
+from hami_core_py.services.agent.remembered import Remembered
 from hami_core_py.services.agent.table import DeviceTable
 from hami_core_py.services.agent.verifying import Verifier
 
@@ -36,38 +33,6 @@ log = logging.getLogger(__name__)
 
 OFFER_UNKNOWN_AFTER_SECONDS = 1.0
 """A backend that has not answered by then gets its families offered without devices, so that the kubelet knows the plugin."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentOptions:
-    """What one node agent is told; see the settings of the same names.
-
-    :ivar backends: names of the backends to ask for devices; empty: all that can be asked.
-    :ivar vendor_cdi_dirs: where vendors' CDI specs are besides ``cdi_dir``.
-    :ivar sweep_seconds: interval of clean-up and reconciliation.
-    """
-
-    node: str
-    kubelet_dir: Path
-    state_dir: Path
-    cdi_dir: Path
-    identity: Literal["auto", "late", "ordered"] = "auto"
-    backends: tuple[str, ...] = ()
-    discovery_seconds: float = 30.0
-    discovery_timeout_seconds: float = 30.0
-    publish_totals: bool = True
-    trust_v210: bool = True
-    lease_namespace: str = "hami-system"
-    lease_seconds: float = 60.0
-    sweep_seconds: float = 30.0
-    call_timeout_seconds: float = 20.0
-    vendor_cdi_dirs: tuple[Path, ...] = ()
-    proc: Path = Path("/proc")
-
-    @property
-    def plugin_dir(self) -> Path:
-        """Where the kubelet's and the plugins' sockets are."""
-        return self.kubelet_dir / "device-plugins"
 
 
 class Agent:
@@ -91,6 +56,8 @@ class Agent:
         self.mode: Identity = choose_identity(options.identity, options.cdi_dir)
         self._asked = backends_to_ask(ask, options.backends)
         self.table = DeviceTable(backend.info.name for backend in self._asked)
+        names = [backend.info.name for backend in self._asked]
+        self._remembered = Remembered(options.state_dir / "devices", self.table, names, ask.families, self.mode)
         self._events = Events(client, "hami-device-plugin")
         self._holdings = Holdings(options.state_dir)
         self._host_files = HostFiles(options.state_dir)
@@ -165,7 +132,6 @@ class Agent:
         self._stopped = threading.Event()
         self._ever_offered: set[str] = set()
         self._housekeeping = threading.Thread(target=self._keep_house, name="housekeeping", daemon=True)
-        self._remembering = threading.Thread(target=self._remember, name="remember devices", daemon=True)
 
     def start(self) -> None:
         """Begin; returns at once, with the devices of an earlier run, whether backends or the API server answer or not.
@@ -174,7 +140,7 @@ class Agent:
         """
         try:
             self._holdings.open()
-            (self.options.state_dir / "devices").mkdir(exist_ok=True)
+            self._remembered.recall()
             if self.mode == "late":
                 self.options.cdi_dir.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
@@ -182,7 +148,6 @@ class Agent:
         self._started_at = time.monotonic()
         # Before the kubelet can ask for anything: a runtime makes a directory of a mount source that is not there yet.
         self._install_host_files()
-        self._recall()
         try:
             self.checkpoints.read()
         except CheckpointError as problem:
@@ -194,7 +159,7 @@ class Agent:
         self._pods.start()
         self._publisher.start()
         self._housekeeping.start()
-        self._remembering.start()
+        self._remembered.start()
 
     def stop(self) -> None:
         """End all threads; nothing is taken back, containers run on."""
@@ -204,8 +169,8 @@ class Agent:
         self._publisher.stop()
         self._pods.stop()
         self._events.stop()
-        for thread in (self._housekeeping, self._remembering):
-            thread.join(2.0)
+        self._remembered.stop()
+        self._housekeeping.join(2.0)
 
     def offered_families(self) -> tuple[str, ...]:
         """Families whose count resource the kubelet must be told of now, sorted.
@@ -223,39 +188,6 @@ class Agent:
         """What the agent still waits for; ``None``: nothing."""
         pending = sorted(self.table.snapshot.pending)
         return f"backends that have not answered yet: {', '.join(pending)}" if pending else None
-
-    def _recall(self) -> None:
-        """Take the devices of an earlier run: pods that start before discovery is done are not refused for good."""
-        for backend in self._asked:
-            path = self._memory(backend)
-            text = read(path)
-            if text is None:
-                continue
-            try:
-                devices = parse_inventory(text.decode(), str(path)).devices
-            except (BadInputError, UnicodeDecodeError) as problem:
-                log.warning("remembered devices left out", extra={"path": str(path), "problem": str(problem)})
-                continue
-            known = [device for device in devices if device.family in self.ask.families]
-            self.table.remember(backend.info.name, known)
-
-    def _remember(self) -> None:
-        version = 0
-        while not self._stopped.is_set():
-            snapshot = self.table.wait(version, 5.0)
-            version = snapshot.version
-            for backend in self._asked:
-                name = backend.info.name
-                if name in snapshot.pending:
-                    continue
-                devices = [d for d in snapshot.devices if snapshot.sources.get(d.family) == name]
-                try:
-                    put(self._memory(backend), render_inventory(name, devices, self.mode).encode())
-                except OSError as problem:
-                    log.warning("devices not remembered", extra={"backend": name, "problem": str(problem)})
-
-    def _memory(self, backend: LoadedBackend) -> Path:
-        return self.options.state_dir / "devices" / f"{backend.info.name}.json"
 
     def _keep_house(self) -> None:
         while not self._stopped.is_set():
@@ -282,17 +214,6 @@ class Agent:
                 self._granter.reconcile(backend)
             except (BackendError, BadInputError) as problem:
                 log.warning("reconciliation failed", extra={"backend": backend.info.name, "problem": str(problem)})
-
-
-def choose_identity(asked: Literal["auto", "late", "ordered"], cdi_dir: Path) -> Identity:
-    """How Allocate shall learn its pod.
-
-    ``auto`` is late where the directory of CDI specs is there and can be written, as a node with a CDI runtime is set up;
-    that the runtime really applies CDI, only a container can show.
-    """
-    if asked != "auto":
-        return asked
-    return "late" if cdi_dir.is_dir() and os.access(cdi_dir, os.W_OK) else "ordered"
 
 
 def backends_to_ask(ask: Ask, names: Sequence[str]) -> tuple[LoadedBackend, ...]:

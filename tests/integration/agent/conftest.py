@@ -25,11 +25,13 @@ from hami_core_py.models.devices import Device, Share
 from hami_core_py.models.families import V210 as Spelling
 from hami_core_py.models.families import AnnotatedDevices, Family
 from hami_core_py.models.views import pod_view
-from hami_core_py.servers.deviceplugin import PluginServers, cdi_names
+from hami_core_py.servers.deviceplugin import cdi_names
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
 from hami_core_py.servers.kubelet import deviceplugin_pb2_grpc as dp_grpc
+from hami_core_py.servers.pluginserver import PluginServers
 from hami_core_py.servers.podresources import PodResourcesClient
-from hami_core_py.services.agent.agent import Agent, AgentOptions
+from hami_core_py.services.agent.agent import Agent
+from hami_core_py.services.agent.options import AgentOptions
 from hami_core_py.services.tables import CoreDefaults
 from hami_core_py.testing import builders
 from hami_core_py.testing.plugins import make_plugin

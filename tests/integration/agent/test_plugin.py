@@ -6,8 +6,8 @@ import pytest
 
 from hami_core_py.errors import SettingsError
 from hami_core_py.models.allocations import HealthChange
-from hami_core_py.servers.deviceplugin import PluginServer
-from hami_core_py.services.agent.agent import choose_identity
+from hami_core_py.servers.pluginserver import PluginServer
+from hami_core_py.services.agent.options import choose_identity
 from hami_core_py.testing import builders
 
 COUNT = builders.COUNT

@@ -108,7 +108,7 @@ class Ledger:
         self._reserved: dict[str, _Entry] = {}
         self._books: dict[str, _NodeBook] = {}
         self._blocks: dict[str, dict[str, Blocked]] = {}
-        self._blocked_on: dict[str, str] = {}
+        self._blocked_on: dict[str, tuple[str, int]] = {}
         self._changed: set[tuple[str, DeviceId | None]] = set()
         self._changes = 0
         self.drift_total = 0
@@ -144,7 +144,7 @@ class Ledger:
                 return
             self._unblock(uid)
             self._blocks.setdefault(node, {})[uid] = blocked
-            self._blocked_on[uid] = node
+            self._blocked_on[uid] = (node, self._changes)
             self._touch(node, None)
 
     # Usage
@@ -205,7 +205,7 @@ class Ledger:
             if own := self._entries.get(uid):
                 nodes.add(own.holding.node)
             if blocked_on := self._blocked_on.get(uid):
-                nodes.add(blocked_on)
+                nodes.add(blocked_on[0])
             return frozenset(nodes)
 
     # Reservations
@@ -387,7 +387,7 @@ class Ledger:
         self._changes += 1
 
     def _unblock(self, uid: str) -> None:
-        node = self._blocked_on.pop(uid, None)
+        node, _ = self._blocked_on.pop(uid, (None, 0))
         if node is not None:
             del self._blocks[node][uid]
             if not self._blocks[node]:
@@ -416,14 +416,14 @@ class Ledger:
     def _drop_stale(self, live: set[str], listed_at: int | None) -> list[Drift]:
         drifts = []
         for uid, entry in sorted(self._entries.items()):
-            known_when_listed = listed_at is None or entry.since < listed_at
-            if entry.state is State.BOUND and uid not in live and known_when_listed:
+            if entry.state is State.BOUND and uid not in live and (listed_at is None or entry.since < listed_at):
                 pod = f"{entry.holding.namespace}/{entry.holding.name}"
                 drifts.append(Drift(node=entry.holding.node, pod=pod, had=total(entry.peaks.values())))
                 self._drop(uid)
-        for uid in sorted(set(self._blocked_on) - live if listed_at is None else ()):
-            drifts.append(Drift(node=self._blocked_on[uid], pod=uid))
-            self._unblock(uid)
+        for uid, (node, since) in sorted(self._blocked_on.items()):
+            if uid not in live and (listed_at is None or since < listed_at):
+                drifts.append(Drift(node=node, pod=uid))
+                self._unblock(uid)
         return drifts
 
     def _repair_node(

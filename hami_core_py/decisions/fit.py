@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from hami_core_py.decisions.cutting import cut, profiles_for
 from hami_core_py.decisions.nodes import Blocked, NodeState
 from hami_core_py.models.answers import Candidate, Reason
-from hami_core_py.models.backends import DeviceRule, NodeRule
+from hami_core_py.models.backends import DeviceRule, NodeRule, Rule
 from hami_core_py.models.devices import Device, Health, Share, Usage, no_facts
 from hami_core_py.models.families import Family
 from hami_core_py.models.requests import Cells, CorePercent, DeviceRequest, MemoryMib, MemoryPercent, Selection
@@ -61,7 +61,8 @@ class Question:
     @property
     def key(self) -> Hashable:
         """Equal for questions that every device answers alike."""
-        rules = tuple((r.reason, r.sentence, r.reads, r.key) for r in (*self.rules, *self.node_rules))
+        own: tuple[Rule, ...] = (*self.rules, *self.node_rules)
+        rules = tuple((r.reason, r.sentence, r.reads, r.key) for r in own)
         return (self.request, self.wants_idle, self.failed, rules)
 
 

@@ -12,7 +12,7 @@ from hami_core_py.errors import BackendError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import ContainerPlacement, Placement
 from hami_core_py.models.answers import Candidate, Reason, Refusal
-from hami_core_py.models.devices import IDLE, NO_FACTS, Device, DeviceId, Share, Usage
+from hami_core_py.models.devices import IDLE, Device, DeviceId, Share, Usage, no_facts
 from hami_core_py.models.requests import ContainerKind
 from hami_core_py.models.views import PlacementView
 
@@ -109,8 +109,8 @@ class _OneRequest:
         if not self.members:
             reason = self.walk.node.closed.get(self.question.family.name, Reason.NO_DEVICES)
             return (self._node_refusal(reason, curable=False),)
-        if refused := self._node_refuses():
-            return refused
+        if by_node := self._node_refuses():
+            return by_node
         if self._asks_too_many():
             return (self._node_refusal(Reason.TOO_FEW_DEVICES, usable=len(self.members), curable=False),)
         order = self._tried_in_order()
@@ -195,7 +195,7 @@ class _OneRequest:
             pod_shares=walk.pod_shares[position],
             pod_elsewhere=elsewhere,
             group_used=group_used,
-            links=select.link_indexes(device, walk.indexes) if device.links else NO_FACTS,
+            links=select.link_indexes(device, walk.indexes) if device.links else no_facts(),
         )
 
     def _choose(self, groups: Sequence[list[Seat]]) -> list[Seat] | Refusals:
@@ -296,7 +296,7 @@ def placement_views(
             family=family,
             chosen=chosen,
             before=tuple(before.values()),
-            facts=node.facts.get(family, NO_FACTS),
+            facts=node.facts.get(family, no_facts()),
             node_policy=plan.policies.node,
         )
 

@@ -101,7 +101,7 @@ def by_links(devices: Sequence[Device], count: int) -> tuple[int, ...]:
     if count == 1:
         return (min(range(len(devices)), key=lambda i: sum(scores[i]) - scores[i][i]),)
     if comb(len(devices), count) <= MOST_COMBINATIONS:
-        return max(combinations(range(len(devices)), count), key=lambda c: _total(scores, c))
+        return _best_linked(scores, count)
     return _greedy(scores, count)
 
 
@@ -109,13 +109,33 @@ def _link(one: Device, other: Device) -> int:
     return one.links.get(other.id, 0)
 
 
-def _total(scores: Sequence[Sequence[int]], chosen: Sequence[int]) -> int:
-    return sum(scores[a][b] for a, b in combinations(chosen, 2))
+def _best_linked(scores: Sequence[Sequence[int]], count: int) -> tuple[int, ...]:
+    """The combination with the highest total; a branch that cannot beat the best found so far is not followed."""
+    highest = max(max(row) for row in scores)
+    pairs = count * (count - 1) // 2
+    best, best_total = tuple[int, ...](), -1
+
+    def grow(chosen: tuple[int, ...], total: int) -> None:
+        nonlocal best, best_total
+        if len(chosen) == count:
+            if total > best_total:
+                best, best_total = chosen, total
+            return
+        pairs_left = pairs - len(chosen) * (len(chosen) - 1) // 2
+        if total + pairs_left * highest <= best_total:
+            return
+        first = chosen[-1] + 1 if chosen else 0
+        for i in range(first, len(scores) - (count - len(chosen)) + 1):
+            grow((*chosen, i), total + sum(scores[c][i] for c in chosen))
+
+    grow((), 0)
+    return best
 
 
 def _greedy(scores: Sequence[Sequence[int]], count: int) -> tuple[int, ...]:
     """Grow the best linked pair by the device that adds most, which needs no search."""
-    chosen = list(max(combinations(range(len(scores)), 2), key=lambda c: scores[c[0]][c[1]]))
+    pairs = list(combinations(range(len(scores)), 2))
+    chosen = [*max(pairs, key=lambda pair: scores[pair[0]][pair[1]])]
     while len(chosen) < count:
         rest = (i for i in range(len(scores)) if i not in chosen)
         chosen.append(max(rest, key=lambda i: sum(scores[min(i, c)][max(i, c)] for c in chosen)))

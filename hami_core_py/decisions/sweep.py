@@ -6,6 +6,7 @@ links or other devices is walked node by node.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +98,7 @@ class Sweep:
     def _fitting(self, question: Question, lines: _Lines, limit: masks.Limits) -> Flags:
         columns, kind = self._columns[question.family.name], lines.kind
         in_use = lines.used_slots > 0
-        fits = lines.present & (columns.closed[lines.rows] == 0) & (limit.refused[kind] == 0)
+        fits: Flags = lines.present & (columns.closed[lines.rows] == 0) & (limit.refused[kind] == 0)
         fits &= lines.used_slots <= limit.slots[kind]
         fits &= lines.used_memory <= limit.memory[kind]
         fits &= lines.used_cores <= limit.cores[kind]
@@ -106,7 +107,9 @@ class Sweep:
         if question.wants_idle or question.family.placing.exclusive:
             fits &= ~in_use
         unwanted = masks.not_selected(question, columns)
-        return fits if unwanted is None else fits & ~unwanted[lines.rows]
+        if unwanted is not None:
+            fits &= ~unwanted[lines.rows]
+        return fits
 
     def _amounts(self) -> dict[str, tuple[Ints, Ints, Ints, Ints]]:
         return {f: (n.used_slots, n.used_memory, n.used_cores, n.prior.copy()) for f, n in self._lines.items()}
@@ -158,8 +161,8 @@ def _scores(lines: _Lines, weights: Weights) -> NDArray[np.float32]:
 def _trial_order(lines: _Lines, scores: NDArray[np.float32], policies: Policies, numa_bind: bool) -> NDArray[np.intp]:
     """``select.trial_order`` of every node; the first key counts most."""
     names = policies.device
-    by_name = {"binpack": -scores, "spread": scores, "numa": -lines.numa}
-    keys: list[NDArray[np.generic]]
+    by_name: dict[str, NDArray[Any]] = {"binpack": -scores, "spread": scores, "numa": -lines.numa}
+    keys: list[NDArray[Any]]
     if len(names) != 1 or names[0] == "numa":
         chain = list(dict.fromkeys(n for n in names if n in by_name)) or ["spread"]
         if numa_bind and chain[0] != "numa":

@@ -12,7 +12,7 @@ from hami_core_py.decisions.columns import FamilyColumns, Flags, Numbers, Row
 from hami_core_py.decisions.fit import Question, closed, names_ids
 from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked, NodeState
 from hami_core_py.decisions.plan import Plan
-from hami_core_py.decisions.ranks import RANK
+from hami_core_py.decisions.ranks import FITS, RANK
 from hami_core_py.decisions.score import fullness
 from hami_core_py.models.answers import Reason
 from hami_core_py.models.devices import IDLE, Device, DeviceId, Usage
@@ -224,7 +224,8 @@ class Board:
         self._leave_to_walk(question, columns, answers, by_segment)
         reason[nodes] = by_segment[live]
         ever[nodes] = self._ever(question, columns, compared)[live]
-        return reason, ever, rows == masks.FITS
+        fits: Flags = rows == FITS
+        return reason, ever, fits
 
     def _leave_to_walk(
         self, question: Question, columns: FamilyColumns, answers: masks.NodeAnswers, by_segment: Numbers

@@ -12,7 +12,7 @@ from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked
 from hami_core_py.decisions.usage import minus, plus, pod_usage, total
 from hami_core_py.models.allocations import Placement, RecordedShare
 from hami_core_py.models.answers import Reason, Refusal
-from hami_core_py.models.devices import IDLE, NO_FACTS, DeviceId, Share, Usage
+from hami_core_py.models.devices import IDLE, DeviceId, Share, Usage, no_facts
 from hami_core_py.models.requests import ContainerKind, PodRequest
 
 
@@ -153,7 +153,7 @@ class Ledger:
         """Usage of the devices of one node that are in use; a snapshot."""
         with self._lock:
             book = self._books.get(node)
-            return dict(book.usage) if book else NO_FACTS
+            return dict(book.usage) if book else no_facts()
 
     def usage_of(self, node: str, device: DeviceId) -> Usage:
         """Usage of one device."""
@@ -190,7 +190,7 @@ class Ledger:
         with self._lock:
             book = self._books.get(node)
             if book is None:
-                return NO_FACTS, self._blocked(node, absent), 0
+                return no_facts(), self._blocked(node, absent), 0
             absent.update(e.holding.uid for e in self._yielding(priority) if e.holding.node == node)
             usage = dict(book.usage)
             for device, holders in book.holders.items():

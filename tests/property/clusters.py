@@ -10,7 +10,7 @@ from hami_core_py.hooks.manager import load_backends
 from hami_core_py.models.allocations import RecordedShare
 from hami_core_py.models.answers import Candidate, Reason
 from hami_core_py.models.backends import DeviceRule
-from hami_core_py.models.devices import Device, Health, Inventory, Profile, Share
+from hami_core_py.models.devices import Device, DeviceId, Health, Inventory, Profile, Share
 from hami_core_py.models.families import Family, Placing, Resources
 from hami_core_py.models.requests import (
     WHOLE_DEVICE,
@@ -103,7 +103,7 @@ class Cluster:
     nodes: dict[str, dict[str, tuple[Device, ...]]]
     holdings: dict[str, Holding] = field(default_factory=dict)
     cordoned: dict[str, str] = field(default_factory=dict)
-    blocked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    blocked: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
 
     def engine(self, ask: Ask = ASK, order: Sequence[str] | None = None, *, backwards: bool = False) -> Engine:
         """Indexes told everything, in the given order of nodes."""
@@ -129,7 +129,7 @@ def tell_node(inventory: Nodes, cluster: Cluster, name: str, *, backwards: bool 
 def family_devices(draw: st.DrawFn, node: str, family: str, most: int = 4) -> tuple[Device, ...]:
     """Devices of one family on a node."""
     count = draw(st.integers(1, most))
-    ids = [f"{node}-{family}-{i}" for i in range(count)]
+    ids = [DeviceId(f"{node}-{family}-{i}") for i in range(count)]
     linked = family == FREE and draw(st.booleans())
     found = []
     for i, name in enumerate(ids):

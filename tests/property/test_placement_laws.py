@@ -31,7 +31,7 @@ from tests.property.clusters import (
     tell_node,
 )
 
-examples = settings(max_examples=150, deadline=None)
+examples = settings(max_examples=50, deadline=None)
 
 
 def everything(ledger: Ledger, cluster: Cluster) -> dict[str, dict[DeviceId, Usage]]:
@@ -232,11 +232,11 @@ def test_replayed_and_reordered_events_give_the_same_usage(data: st.DataObject) 
     for ledger, order in zip(ledgers, ([uid for uid, _ in events], turns), strict=True):
         waiting = {uid: [h for u, h in events if u == uid] for uid in cluster.holdings}
         for uid in order:
-            holding = waiting[uid].pop(0)
-            if holding is None:
+            said = waiting[uid].pop(0)
+            if said is None:
                 ledger.remove(uid)
             else:
-                ledger.apply(uid, holding)
+                ledger.apply(uid, said)
     assert everything(ledgers[0], cluster) == everything(ledgers[1], cluster)
     assert ledgers[0].recount() == ledgers[1].recount() == ()
 

@@ -168,7 +168,7 @@ class OrderedIdentity:
             raise RefusedError(
                 Cause.UNVERIFIED, f"{where}, container {container!r}: {todo.key} and the record name different devices"
             )
-        self._verifier.arbitrate(verified)
+        self._verifier.arbitrate(verified, in_allocate=True)
         self._holdings.prepare(holding.name)
         grant = self._granter.grant(verified.holding, verified.pairs)
         self._granter.write_files(verified.holding, grant)

@@ -90,11 +90,16 @@ class Verifier:
         )
         return Verified(holding=verified, pairs=answer, pod=view)
 
-    def arbitrate(self, verified: Verified) -> None:
-        """Let a pod start only when all who hold its devices fit together. :raises RefusedError: the pod must wait."""
+    def arbitrate(self, verified: Verified, *, in_allocate: bool = False) -> None:
+        """Let a pod start only when all who hold its devices fit together.
+
+        :param in_allocate: the kubelet forgets ended pods before it calls Allocate, but writes its checkpoint after: until
+            then only mounts tell which containers still run without their pod.
+        :raises RefusedError: the pod must wait.
+        """
         holding = verified.holding
         assert holding.pod is not None
-        others = self._holders()
+        others = self._holders(Known() if in_allocate else self._checkpoints.known() or Known())
         own = next((other for other in others if other.uid == holding.pod.uid), None)
         pod = Holder(
             uid=holding.pod.uid,
@@ -107,7 +112,7 @@ class Verifier:
             where = f"pod {holding.pod.namespace}/{holding.pod.name}, container {holding.container!r}"
             raise RefusedError(Cause.HELD, f"{where}: {problem}")
 
-    def _holders(self) -> list[Holder]:
+    def _holders(self, known: Known) -> list[Holder]:
         """Pods that hold devices of this node or wait to: by their records, or by what is on disk."""
         granted: dict[str, list[Holding]] = {}
         for holding in self._holdings.all():
@@ -122,7 +127,6 @@ class Verifier:
                 shares = held_shares(local.view, local.record)
                 started = granted.pop(uid, None) is not None
                 holders.append(Holder(uid=uid, shares=shares, at_ns=local.record.at_ns, has_started=started))
-        known = self._checkpoints.known() or Known()
         for uid, holdings in granted.items():
             # The pod object is not known: gone by force, or the API server is away. Its containers may still run.
             is_here = not self._pods.is_complete or any(

@@ -180,6 +180,28 @@ def test_failure_gives_the_lock_back_and_marks_the_pod(node, inject):
     assert LOCK not in node.annotations()
 
 
+def test_phase_that_cannot_be_written_gives_the_lock_back(node):
+    waiting(node)
+    lock_for(node, "p1")
+    node.api.faults.add(Fault(verbs=("patch",), resource="pods", name="p1", times=1))  # the work list passes
+    node.api.faults.add(Fault(verbs=("patch",), resource="pods", name="p1", status=500, times=4))
+    refused(node, ["npu-0::0"])
+    assert annotations(node, "p1")[WORK] == ";"
+    assert_given_back(node)
+
+
+def test_pod_that_the_kubelet_has_just_forgotten_does_not_hold_up_the_next(node):
+    whole = {"main": [(node.npu(1), node.share(16384, 100))]}
+    gone = waiting(node, "gone", whole)
+    lock_for(node, "gone")
+    node.kubelet.admit(gone["metadata"]["uid"], "main", ["npu-0::0"])
+    node.client.delete("/api/v1/namespaces/default/pods/gone", {"gracePeriodSeconds": 0})
+    waiting(node, "next", whole)
+    lock_for(node, "next")
+    node.eventually("the watch", lambda: {one.view.name for one in node.agent._pods.all()} == {"next"})
+    assert node.kubelet.allocate(["npu-0::1"])[0].envs["ACME_MEMORY"] == "16384"
+
+
 def test_call_that_the_kubelet_gave_up_gives_the_lock_back(node):
     waiting(node)
     lock_for(node, "p1")

@@ -14,6 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import click
 import orjson
 
+from hami_core_py.services.snapshot import items_of
+
 JsonObject = dict[str, Any]
 
 
@@ -21,7 +23,7 @@ class Objects:
     """The cluster that is served, and the events made of it.
 
     A pod event is one bound pod that ends, or its successor that takes its place, in turns. A node change turns the health of
-    the node's first device.
+    the node's first device, where our own agent states it.
     """
 
     def __init__(self, nodes: list[JsonObject], pods: list[JsonObject], seed: int = 0) -> None:
@@ -31,11 +33,9 @@ class Objects:
         self._versions = itertools.count(1000)
         self._serial = itertools.count(1)
         self._gone: JsonObject | None = None
-        for path, items in self.collections.items():
+        for items in self.collections.values():
             for item in items:
                 item["metadata"]["resourceVersion"] = str(next(self._versions))
-            if not items:
-                self.collections[path] = []
         self._bound = [pod for pod in pods if (pod.get("spec") or {}).get("nodeName")]
 
     def change_pod(self) -> None:
@@ -55,15 +55,15 @@ class Objects:
 
     def change_node(self) -> None:
         """One node event."""
-        nodes = self.collections["/api/v1/nodes"]
-        node = self._chance.choice(nodes)
-        annotations = node["metadata"]["annotations"]
+        node = self._chance.choice(self.collections["/api/v1/nodes"])
+        annotations = node["metadata"].setdefault("annotations", {})
         for key, text in annotations.items():
             if key.endswith("-inventory"):
                 inventory = json.loads(text)
                 first = inventory["devices"][0]
                 first["healthy"] = not first["healthy"]
                 annotations[key] = json.dumps(inventory, separators=(",", ":"))
+        annotations["bench.hami.io/change"] = str(next(self._serial))
         self._tell("/api/v1/nodes", "MODIFIED", node)
 
     def page(self, path: str, limit: int, offset: int) -> bytes:
@@ -148,8 +148,8 @@ async def _serve(objects: Objects, pod_events: float, node_changes: float) -> No
 @click.option("--node-changes", type=float, default=0.0, help="Per second.")
 def main(nodes: Path, pods: Path, pod_events: float, node_changes: float) -> None:
     """Serve objects from files until the process is ended."""
-    found = [orjson.loads(path.read_bytes())["items"] for path in (nodes, pods)]
-    asyncio.run(_serve(Objects(*found), pod_events, node_changes))
+    found = [[dict(item) for item in items_of(orjson.loads(p.read_bytes()), str(p))] for p in (nodes, pods)]
+    asyncio.run(_serve(Objects(found[0], found[1]), pod_events, node_changes))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import orjson
 from hami_core_py.bench.generate import Size, as_list, generate
 from hami_core_py.bench.measure import BenchError, Load, measure_filter
 from hami_core_py.bench.shapes import shapes_of
-from hami_core_py.commands.common import fail, load
+from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, fail, load
+from hami_core_py.commands.sources import read_objects, read_pod
 from hami_core_py.errors import HamiError
 from hami_core_py.models.families import Family
 
@@ -66,8 +67,8 @@ def filter_command(
 ) -> None:
     """Filters over HTTP, names only, against the scheduler in a process of its own."""
     try:
-        names = [node["metadata"]["name"] for node in orjson.loads(nodes.read_bytes())["items"]]
-        asked = orjson.loads(pod.read_bytes())
+        names = [str(node["metadata"]["name"]) for node in read_objects(nodes)]
+        asked = dict(read_pod(str(pod), None))
         families = load(None).ask.families
         result = measure_filter(
             nodes,
@@ -77,10 +78,10 @@ def filter_command(
             requests=requests,
             load=Load(pod_events=pod_events, node_changes=node_changes),
         )
-    except (HamiError, BenchError) as problem:
-        fail(str(problem), 1)
+    except HamiError as problem:
+        fail(str(problem), EXIT_NO if isinstance(problem, BenchError) else EXIT_BAD_INPUT)
         return
-    except (KeyError, TypeError, orjson.JSONDecodeError) as problem:
+    except (KeyError, TypeError) as problem:
         fail(f"--nodes, --pods, --pod: expected files as `kubectl get -o json` prints them, got {problem!r}")
         return
     if output == "json":

@@ -29,6 +29,7 @@ from hami_core_py.services.scheduling.telling import Teller
 
 log = logging.getLogger(__name__)
 
+
 class Binder:
     """Binds pods. Safe for threads; each call waits for the API server.
 

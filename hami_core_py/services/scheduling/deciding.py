@@ -10,7 +10,7 @@ from hami_core_py.decisions.verdicts import ScoredNode, Verdicts
 from hami_core_py.errors import BackendError, BadInputError
 from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Reason, Refusal
-from hami_core_py.models.views import NodeView, node_view
+from hami_core_py.models.views import NodeView, node_view, pod_view
 from hami_core_py.services.engine import Engine
 from hami_core_py.services.intake import NodeIntake
 from hami_core_py.services.inventory import Inventory
@@ -80,8 +80,14 @@ class Scheduling:
             # The backend's requests are refused; what else is scheduled goes on.
             log.warning("request not read", extra={"problem": str(problem)})
             return FilterAnswer(names=[], failed=dict.fromkeys(names, sentence(Reason.BACKEND_FAILED)))
-        except (BadInputError, TypeError, AttributeError, KeyError, ValueError) as problem:
-            return FilterAnswer(error=str(problem) or f"pod: expected a pod object, got {type(problem).__name__}")
+        except BadInputError as problem:
+            if self._teller is not None:
+                self._teller.not_read(pod_view(pod), str(problem))
+            return FilterAnswer(error=str(problem))
+        except (TypeError, AttributeError, KeyError, ValueError) as problem:
+            return FilterAnswer(
+                error=f"extender args: Pod: expected a pod object, got one that cannot be read ({problem!r})"
+            )
         if not asked.request.families:
             return FilterAnswer(names=list(names))
         if asked.pod.node:

@@ -10,7 +10,7 @@ from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Refusal
 from hami_core_py.models.devices import Device
 from hami_core_py.models.devices import Inventory as FamilyInventory
-from hami_core_py.models.requests import Policies, PodRequest
+from hami_core_py.models.requests import PodRequest, Policies
 from hami_core_py.models.views import PodView
 from hami_core_py.services.engine import Engine
 from hami_core_py.services.inventory import Inventory

@@ -16,7 +16,7 @@ from hami_core_py.services.inventory import Inventory as Nodes
 from hami_core_py.testing import builders
 from hami_core_py.testing.builders import COUNT, FAMILY, device, node
 from hami_core_py.testing.plugins import make_plugin
-from tests.unit.scheduling.books import Books, asking, ask_of
+from tests.unit.scheduling.books import Books, ask_of, asking
 
 KEY = inventory_key("acme")
 READY_NS = 1_800_000_000 * 10**9

@@ -68,7 +68,9 @@ profiles = st.builds(
 def devices(draw: st.DrawFn, family_name: str = FAMILY) -> Device:
     """A device of free amounts, or one of eight cells with profiles that fit them."""
     is_cut = draw(st.booleans())
-    cuts = draw(st.lists(cut_profiles(), max_size=3)) if is_cut else []
+    cuts: list[Profile] = []
+    if is_cut:
+        cuts = draw(st.lists(cut_profiles(), max_size=3))
     return Device(
         id=draw(IDS),
         family=family_name,

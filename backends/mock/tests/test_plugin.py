@@ -81,7 +81,9 @@ def test_health_check_waits_for_an_edit(file, monkeypatch):
     answers = []
     waiting = threading.Thread(target=lambda: answers.append(asked.check_health(mock_of(asked), [npu])))
     waiting.start()
-    file.write_text(FILE.replace("8192", "8192, health: unhealthy"))
+    edited = file.with_suffix(".new")
+    edited.write_text(FILE.replace("8192", "8192, health: unhealthy"))
+    edited.replace(file)
     waiting.join()
     assert [change.healthy for change in answers[0]] == [False]
 

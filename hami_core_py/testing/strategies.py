@@ -68,9 +68,7 @@ profiles = st.builds(
 def devices(draw: st.DrawFn, family_name: str = FAMILY) -> Device:
     """A device of free amounts, or one of eight cells with profiles that fit them."""
     is_cut = draw(st.booleans())
-    cuts: list[Profile] = []
-    if is_cut:
-        cuts = draw(st.lists(cut_profiles(), max_size=3))
+    cuts = draw(st.lists(cut_profiles(), max_size=3)) if is_cut else []
     return Device(
         id=draw(IDS),
         family=family_name,
@@ -105,7 +103,8 @@ def shares(draw: st.DrawFn, device: Device | None = None) -> Share:
     """A share that an idle device could give; of any device if none is named."""
     of = device or draw(devices())
     cuts = [profile for profile in of.profiles if profile.memory_mib <= of.memory_mib]
-    if cuts and draw(st.booleans()):
+    wants_cut = draw(st.booleans())
+    if cuts and wants_cut:
         cut = draw(st.sampled_from(cuts))
         start = draw(st.sampled_from(cut.starts)) if cut.starts else None
         return Share(memory_mib=cut.memory_mib, profile=cut.name, cells=cut.cells, start=start)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hami_core_py.cli import main
 from hami_core_py.lab.apiserver import ApiServer
 from hami_core_py.lab.apiserver.kubeconfig import write_kubeconfig
-from hami_core_py.lab.certificates import issue_certificate
+from tests.integration.scheduler.certificates import Authority
 from tests.integration.scheduler.world import eventually
 
 Run = Callable[..., "subprocess.Popen[str]"]
@@ -78,17 +78,16 @@ def test_without_an_api_server_it_lives_and_says_what_is_missing(run: Run, api: 
 
 
 def test_stranger_without_a_certificate_is_turned_away(run: Run, tmp_path: Path) -> None:
-    issued = issue_certificate(tmp_path)
-    authority = tmp_path / "authority.pem"
-    authority.write_bytes(issued.authority_pem)
-    files = {"--tls-cert": issued.certificate, "--tls-key": issued.key, "--client-ca": authority}
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("extender")
+    files = {"--tls-cert": certificate, "--tls-key": key, "--client-ca": authority.file}
     url = first_line(run("--listen", "127.0.0.1:0", *(str(word) for pair in files.items() for word in pair)))
-    context = ssl.create_default_context(cadata=issued.authority_pem.decode())
+    context = ssl.create_default_context(cafile=str(authority.file))
 
     with pytest.raises(OSError):
         urllib.request.urlopen(f"{url}/healthz", context=context).read()
 
-    context.load_cert_chain(issued.certificate, issued.key)
+    context.load_cert_chain(*authority.issue("kube-scheduler"))
     assert urllib.request.urlopen(f"{url}/healthz", context=context).read() == b"ok\n"
 
 

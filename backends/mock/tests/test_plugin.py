@@ -96,6 +96,7 @@ def test_invented_device_is_granted_by_variables_of_its_family():
         )
     )
     assert grant.env == {
+        "MOCK_VISIBLE_DEVICES": "a,b",
         "FOO_1_VISIBLE_DEVICES": "a,b",
         "FOO_1_MEMORY_LIMIT_MIB_0": "5",
         "FOO_1_CORE_LIMIT_0": "6",

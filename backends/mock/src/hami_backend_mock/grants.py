@@ -8,9 +8,10 @@ VISIBLE = "MOCK_VISIBLE_DEVICES"
 
 
 def grant(allocation: Allocation) -> Grant:
-    """Ids and limits; the variables of a family other than ``Mock`` begin with its name."""
+    """Ids and limits, in variables that begin with the family's name; the ids also where a closed container has ``none``."""
     prefix = re.sub(r"[^A-Z0-9]", "_", allocation.family.upper())
-    env = {f"{prefix}_VISIBLE_DEVICES": ",".join(device.id for device, _ in allocation.pairs)}
+    ids = ",".join(device.id for device, _ in allocation.pairs)
+    env = {VISIBLE: ids, f"{prefix}_VISIBLE_DEVICES": ids}
     for i, (_, share) in enumerate(allocation.pairs):
         env[f"{prefix}_MEMORY_LIMIT_MIB_{i}"] = str(share.memory_mib)
         env[f"{prefix}_CORE_LIMIT_{i}"] = str(share.core_units)

@@ -7,18 +7,22 @@ from typing import Any
 
 import click
 
-from hami_core_py.commands.common import EXIT_BAD_INPUT, configure_logging, load
+from hami_core_py.commands.common import EXIT_BAD_INPUT, configure_logging, fail, load
+from hami_core_py.commands.definitions import values_file
 from hami_core_py.commands.sources import FILE, say_bad_input
-from hami_core_py.errors import HamiError
+from hami_core_py.errors import BadInputError, HamiError
 from hami_core_py.hooks.manager import Backends
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--config", type=FILE, help="Device configuration (YAML).")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(config: Path | None, output: str) -> None:
+@click.pass_context
+def command(context: click.Context, config: Path | None, output: str) -> None:
     """Show the installed backends. Exits 2 when they cannot be loaded together."""
     configure_logging("critical")  # who was left out and why is part of the answer
+    if context.invoked_subcommand is not None:
+        return
     try:
         backends = load(config).ask.backends
     except HamiError as problem:
@@ -29,6 +33,19 @@ def command(config: Path | None, output: str) -> None:
         click.echo(json.dumps(described, indent=2))
     else:
         click.echo("\n".join(_lines(described)))
+
+
+@command.command()
+@click.argument("name")
+def chart(name: str) -> None:
+    """Print backend NAME as a values file of the Helm chart. Exits 2 when it is not installed."""
+    try:
+        loaded = {backend.info.name: backend for backend in load(None).ask.backends.loaded}
+        if name not in loaded:
+            raise BadInputError("hami backends chart", "an installed backend", repr(name), f"known: {', '.join(loaded)}")
+        click.echo(values_file(loaded[name]), nl=False)
+    except HamiError as problem:
+        fail(problem)
 
 
 def describe(backends: Backends) -> dict[str, Any]:

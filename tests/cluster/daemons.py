@@ -1,0 +1,106 @@
+"""Background processes with a log each, and waiting for things to become true."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from hami_core_py.cluster.errors import ApiError
+
+T = TypeVar("T")
+Argument = str | os.PathLike[str]
+
+
+class Daemon:
+    """One program, running or not. Its log survives restarts."""
+
+    def __init__(self, logs: Path, name: str) -> None:
+        self.name = name
+        self.log = logs / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self, command: Sequence[Argument], env: Mapping[str, str] | None = None) -> None:
+        """Start it unless it runs. :param env: added to our own environment."""
+        if self.pid is not None:
+            return
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [os.fspath(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal if it runs."""
+        if (pid := self.pid) is not None:
+            os.kill(pid, number)
+
+    def stop(self, *, by: signal.Signals = signal.SIGTERM, patience_seconds: float = 10.0) -> int | None:
+        """End it, paused or not: a signal, and SIGKILL when patience is over; its exit status."""
+        if self._process is None:
+            return None
+        self.send(by)
+        self.send(signal.SIGCONT)
+        try:
+            return self._process.wait(patience_seconds)
+        except subprocess.TimeoutExpired:
+            self.send(signal.SIGKILL)
+            return self._process.wait()
+
+    def kill(self) -> None:
+        """End it without a chance to clean up."""
+        self.stop(by=signal.SIGKILL)
+
+    def failure(self) -> str:
+        """Why it does not run, with the end of its log; empty while it runs."""
+        return "" if self.pid else f"{self.name} has ended:\n{self.tail()}"
+
+    def tail(self, lines: int = 15) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+
+def eventually(
+    what: str, probe: Callable[[], T], seconds: float = 60.0, *, daemon: Daemon | None = None, every: float = 0.05
+) -> T:
+    """Ask until the answer is true, and return it. Errors of the API count as "not yet".
+
+    :param daemon: when it ends, waiting ends. :raises AssertionError: it never was.
+    """
+    deadline, last = time.monotonic() + seconds, ""
+    while True:
+        try:
+            if answer := probe():
+                return answer
+        except (ApiError, OSError) as problem:
+            last = f"; last error: {problem}"
+        if daemon is not None and (failure := daemon.failure()):
+            raise AssertionError(failure)
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not seen within {seconds:g} s: {what}{last}")
+        time.sleep(every)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

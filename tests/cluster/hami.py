@@ -1,0 +1,221 @@
+"""Our own processes beside a real control plane, as the chart would run them."""
+
+import contextlib
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hami_core_py.cluster.client import join_path
+from hami_core_py.cluster.errors import AlreadyExists, ApiError
+from hami_core_py.commands.common import load
+from hami_core_py.models.families import Family
+from tests.cluster.daemons import Daemon, eventually, free_ports
+from tests.cluster.plane import ControlPlane
+
+SCHEDULER = "hami-scheduler"
+NAMESPACE = "hami-system"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+DEFAULTS: Mapping[str, Any] = {"backends": {"enabled": ["nvidia", "mock"]}}
+
+
+class Hami:
+    """Webhook and extender of one cluster.
+
+    :param settings: the processes' configuration, as in their file.
+    """
+
+    def __init__(self, plane: ControlPlane, settings: Mapping[str, Any] | None = None) -> None:
+        self.plane = plane
+        self.directory = plane.directory / "hami"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.config = self.directory / "hami.yaml"
+        self.devices = self.directory / "devices.yaml"
+        self.write_devices({})
+        self.settings = {**DEFAULTS, "mock": {"devicesFile": str(self.devices)}, **(settings or {})}
+        self.config.write_text(yaml.safe_dump(self.settings))
+        self.families = load(self.config).ask.families
+        self.webhook_port, self.extender_port = free_ports(2)
+        self.webhook = Daemon(plane.directory / "logs", "webhook")
+        self.extender = Daemon(plane.directory / "logs", "extender")
+
+    @property
+    def family(self) -> Family:
+        """The family that the tests' pods ask for."""
+        return self.families["NVIDIA"]
+
+    def write_devices(self, nodes: Mapping[str, Sequence[Mapping[str, Any]]], families: Sequence[Any] = ()) -> None:
+        """Which invented devices each node has."""
+        text = yaml.safe_dump({"families": list(families), "nodes": {name: list(d) for name, d in nodes.items()}})
+        other = self.devices.with_suffix(".new")
+        other.write_text(text)
+        other.replace(self.devices)
+
+    def scheduler_config(
+        self, *, ignored: Iterable[str] | None = None, percentage: int | None = None, **extender: Any
+    ) -> dict[str, Any]:
+        """Fields of the KubeSchedulerConfiguration that call our extender.
+
+        :param ignored: resources that kube-scheduler leaves to us; by default those that nodes have no total of.
+        """
+        names = sorted({name for family in self.families.values() for name in family.resources.names()})
+        left_out = set(self.without_totals() if ignored is None else ignored)
+        managed = [{"name": name, "ignoredByScheduler": name in left_out} for name in names]
+        verbs = {f"{verb}Verb": verb for verb in ("filter", "prioritize", "preempt", "bind")}
+        config: dict[str, Any] = {
+            "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": SCHEDULER}],
+            "extenders": [
+                {
+                    "urlPrefix": f"http://127.0.0.1:{self.extender_port}",
+                    **verbs,
+                    "weight": 200,
+                    "nodeCacheCapable": True,
+                    "httpTimeout": "5s",
+                    "managedResources": managed,
+                    **extender,
+                }
+            ],
+        }
+        return config if percentage is None else {**config, "percentageOfNodesToScore": percentage}
+
+    def without_totals(self) -> set[str]:
+        """Resources that no node has a total of."""
+        found: set[str] = set()
+        for family in self.families.values():
+            resources = family.resources
+            known = {resources.count, resources.memory, resources.memory_percent, resources.core}
+            found |= set(resources.names()) - known
+        return found
+
+    def start(self) -> None:
+        """Start both and register the webhook with failurePolicy Fail."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        with contextlib.suppress(AlreadyExists):
+            self.plane.client.create("/api/v1/namespaces", body)
+        self.start_extender()
+        self.start_webhook()
+        self._register()
+
+    def stop(self) -> None:
+        """End both."""
+        for daemon in (self.webhook, self.extender):
+            daemon.stop()
+
+    def start_extender(self, *flags: str) -> None:
+        """Start the extender; returns once it can decide."""
+        kubeconfig = self.plane.write_kubeconfig("hami-scheduler", "hami-scheduler", "system:masters")
+        url = f"127.0.0.1:{self.extender_port}"
+        arguments = ("--listen", url, "--plain-http", "--kubeconfig", str(kubeconfig), "--scheduler-name", SCHEDULER)
+        self.extender.start([*self._hami("scheduler"), *arguments, *flags])
+        eventually("a ready extender", lambda: answers(f"http://{url}/readyz"), daemon=self.extender)
+
+    def start_webhook(self) -> None:
+        """Start the webhook; returns once it listens."""
+        certificate, key = self.plane.authority.issue("webhook", "hami-webhook", hosts=("127.0.0.1",))
+        url = f"127.0.0.1:{self.webhook_port}"
+        arguments = ("--listen", url, "--tls-cert", str(certificate), "--tls-key", str(key))
+        self.webhook.start([*self._hami("webhook"), *arguments, "--scheduler-name", SCHEDULER])
+        eventually("a listening webhook", lambda: listens(self.webhook_port), daemon=self.webhook)
+
+    def agent(self, node: str, kubelet_dir: Path, state_dir: Path, cdi_dir: Path) -> "AgentProcess":
+        """A node agent that is not started yet."""
+        return AgentProcess(self, node, kubelet_dir, state_dir, cdi_dir)
+
+    def metrics(self) -> str:
+        """What the extender says of itself."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.extender_port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def _hami(self, command: str) -> list[str]:
+        return [sys.executable, "-m", "hami_core_py", command, "--config", str(self.config)]
+
+    def _register(self) -> None:
+        rules = [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["UPDATE"],
+                "resources": ["pods/ephemeralcontainers"],
+            },
+        ]
+        url = f"https://127.0.0.1:{self.webhook_port}/webhook"
+        webhook = {
+            "name": "admission.hami.io",
+            "clientConfig": {"url": url, "caBundle": self.plane.authority.bundle()},
+            "rules": rules,
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "timeoutSeconds": 5,
+            "reinvocationPolicy": "IfNeeded",
+        }
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "hami"},
+            "webhooks": [webhook],
+        }
+        self.plane.client.create(WEBHOOKS, body)
+        eventually("the webhook in force", self._is_in_force)
+
+    def _is_in_force(self) -> bool:
+        """Whether a trial pod gets our scheduler; a dry run leaves nothing behind."""
+        limits = {self.family.resources.count: "1"}
+        spec = {"containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}]}
+        trial = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trial"}, "spec": spec}
+        path = join_path("api", "v1", "namespaces", "default", "pods")
+        try:
+            made = self.plane.client.create(path, trial, {"dryRun": "All"})
+        except ApiError:
+            return False
+        return bool(made["spec"]["schedulerName"] == SCHEDULER)
+
+
+class AgentProcess:
+    """``hami device-plugin`` of one node, running or not."""
+
+    def __init__(self, hami: Hami, node: str, kubelet_dir: Path, state_dir: Path, cdi_dir: Path) -> None:
+        self._hami, self.node = hami, node
+        self._folders = (kubelet_dir, state_dir, cdi_dir)
+        self.daemon = Daemon(hami.plane.directory / "logs", f"device-plugin-{node}")
+        (self._port,) = free_ports(1)
+
+    def start(self) -> None:
+        """Start it; returns at once."""
+        kubelet_dir, state_dir, cdi_dir = map(str, self._folders)
+        kubeconfig = self._hami.plane.write_kubeconfig("hami-agent", "hami-agent", "system:masters")
+        command = [sys.executable, "-m", "hami_core_py", "device-plugin", "--config", str(self._hami.config)]
+        command += ["--kubeconfig", str(kubeconfig), "--node-name", self.node, "--listen", f"127.0.0.1:{self._port}"]
+        command += ["--kubelet-dir", kubelet_dir, "--state-dir", state_dir, "--cdi-dir", cdi_dir]
+        command += ["--identity", "late", "--lease-namespace", NAMESPACE]
+        self.daemon.start(command, {"NODE_NAME": self.node})
+
+    def is_ready(self) -> bool:
+        """Whether it says so."""
+        return answers(f"http://127.0.0.1:{self._port}/readyz")
+
+    def wait_ready(self) -> None:
+        """Wait until it says so."""
+        eventually("a ready agent", self.is_ready, daemon=self.daemon)
+
+
+def answers(url: str) -> bool:
+    """Whether a URL answers 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens on a port of the loopback address."""
+    with socket.socket() as trial:
+        trial.settimeout(1)
+        return trial.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,88 @@
+"""Which programs there are, in which versions, and where they lie once built."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+GOMOD = Path(__file__).parent / "gomod"
+"""A folder per Go module; its ``tool`` directives are the programs, its ``go.mod`` their versions."""
+
+OLDEST = "oldest"
+
+
+def cache() -> Path:
+    """Where built programs are kept, outside the checkout."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("HAMI_CLUSTER_CACHE") or base / "hami-cluster")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Go module and the programs that come from it."""
+
+    name: str
+    directory: Path
+    packages: tuple[str, ...]
+    text: str
+
+    def version_of(self, path: str) -> str:
+        """Version of a required module. :raises ValueError: it is not required."""
+        found = re.search(rf"(?:^|\s){re.escape(path)} (v\S+)", self.text)
+        if found is None:
+            raise ValueError(f"{self.directory}/go.mod: expected a requirement of {path}")
+        return found[1]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Kubernetes and what goes with it.
+
+    :ivar name: empty for the newest.
+    """
+
+    name: str = ""
+
+    @classmethod
+    def chosen(cls) -> "Release":
+        """The one that ``HAMI_CLUSTER_RELEASE`` names; by default the newest."""
+        return cls(os.environ.get("HAMI_CLUSTER_RELEASE", ""))
+
+    @property
+    def bin(self) -> Path:
+        """Folder of the programs."""
+        return cache() / (f"bin-{self.name}" if self.name else "bin")
+
+    def program(self, name: str) -> Path:
+        """One program. :raises FileNotFoundError: it is not built."""
+        path = self.bin / name
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is not built; run `python -m tests.cluster.build`")
+        return path
+
+    def modules(self, names: Iterable[str] = ()) -> list[Module]:
+        """Its modules, all or those named; an older release replaces some and shares the others."""
+        wanted = set(names)
+        found = []
+        for directory in sorted(path for path in GOMOD.iterdir() if "-" not in path.name or path.name == "cri-tools"):
+            own = GOMOD / f"{directory.name}-{self.name}"
+            if not wanted or directory.name in wanted:
+                found.append(_read(directory.name, own if self.name and own.exists() else directory))
+        return found
+
+    @property
+    def kubernetes(self) -> str:
+        """Version of Kubernetes, such as ``v1.37.2``."""
+        (module,) = self.modules(["kubernetes"])
+        return module.version_of("k8s.io/kubernetes")
+
+
+def _read(name: str, directory: Path) -> Module:
+    text = (directory / "go.mod").read_text(encoding="utf-8")
+    block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    tools = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
+    listed = directory / "programs"
+    # Go before 1.24 knows no tool directives, so an older module lists its programs in a file.
+    packages = tools or (listed.read_text(encoding="utf-8").split() if listed.exists() else [])
+    return Module(name=name, directory=directory, packages=tuple(packages), text=text)

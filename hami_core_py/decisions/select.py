@@ -113,9 +113,9 @@ def _best_linked(scores: Sequence[Sequence[int]], count: int) -> tuple[int, ...]
     """The combination with the highest total; a branch that cannot beat the best found so far is not followed."""
     highest = max(max(row) for row in scores)
     pairs = count * (count - 1) // 2
-    best, best_total = tuple[int, ...](), -1
+    best, best_total = tuple[int, ...](), float("-inf")
 
-    def grow(chosen: tuple[int, ...], total: int) -> None:
+    def grow(chosen: tuple[int, ...], total: float) -> None:
         nonlocal best, best_total
         if len(chosen) == count:
             if total > best_total:

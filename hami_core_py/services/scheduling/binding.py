@@ -24,7 +24,7 @@ from hami_core_py.services.intake import NodeIntake
 from hami_core_py.services.ledger import State
 from hami_core_py.services.reservations import Reservations
 from hami_core_py.services.scheduling.recent import Asked, Recent
-from hami_core_py.services.scheduling.recording import families_of, record_of
+from hami_core_py.services.scheduling.recording import check_complete, families_of, record_of
 from hami_core_py.services.scheduling.telling import Teller
 
 log = logging.getLogger(__name__)
@@ -99,14 +99,15 @@ class Binder:
             if self._reservations.holds(uid, node):
                 return ""  # asked again for what has happened meanwhile
             return self._refuse(asked.pod, f"node {node}: {_words(taken)}")
-        return self._carry_out(asked.pod, taken)
+        return self._carry_out(asked, taken)
 
-    def _carry_out(self, pod: PodView, placement: Placement) -> str:
+    def _carry_out(self, asked: Asked, placement: Placement) -> str:
         """Everything between the reservation and its known outcome."""
-        node = placement.node
+        pod, node = asked.pod, placement.node
         ordered = frozenset(f for f in families_of(placement) if self._is_ordered(node, f))
         held: list[NodeLock] = []
         try:
+            check_complete(asked.request, placement)
             written = record_of(pod, placement, self._ask, at_ns=self._clock_ns(), ordered=ordered)
             for lock in self._locks_of(node, ordered):
                 self._take_lock(node, pod, lock)

@@ -1,11 +1,13 @@
 """The annotations of a Binding: core and backends together, checked for what a Binding would slip past the API server."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from hami_core_py.codecs.records import is_annotation_key, write_record
 from hami_core_py.errors import RecordError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import PlacedPod, Placement
+from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
 
 MOST_BYTES = 262_144
@@ -31,6 +33,16 @@ def record_of(
         written |= ask.write_record(_placed(pod, placement, family, at_ns))
     check_annotations(pod, written)
     return written
+
+
+def check_complete(request: PodRequest, placement: Placement) -> None:
+    """:raises RecordError: a container would be bound with other devices than it asked for, whoever chose them."""
+    for asked, placed in zip(request.containers, placement.containers, strict=True):
+        wanted = Counter({d.family: d.count for d in asked.devices})
+        given = Counter(device.family for device, share in placed.pairs if share.slots)
+        if wanted != given:
+            where = f"pod {request.namespace}/{request.name}, container {asked.name!r}"
+            raise RecordError(where, f"devices {dict(wanted)}", f"{dict(given)}")
 
 
 def check_annotations(pod: PodView, written: Mapping[str, str]) -> None:

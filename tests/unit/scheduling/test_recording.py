@@ -8,9 +8,9 @@ from hami_core_py.codecs.native import BIND_NODE, BIND_PHASE, RECORD
 from hami_core_py.errors import BackendError, RecordError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import ContainerPlacement, PlacedPod, Placement
-from hami_core_py.models.requests import ContainerKind
+from hami_core_py.models.requests import ContainerKind, ContainerRequest, PodRequest
 from hami_core_py.models.views import PodView
-from hami_core_py.services.scheduling.recording import MOST_BYTES, check_annotations, record_of
+from hami_core_py.services.scheduling.recording import MOST_BYTES, check_annotations, check_complete, record_of
 from hami_core_py.testing import builders
 from hami_core_py.testing.plugins import make_plugin
 from tests.unit.scheduling.books import ask_of
@@ -62,3 +62,11 @@ def test_annotations_may_fill_the_limit_but_not_pass_it() -> None:
 def test_limit_counts_bytes_not_characters() -> None:
     with pytest.raises(RecordError):
         check_annotations(builders.pod(), {"b": "é" * (MOST_BYTES // 2)})
+
+
+def test_placement_that_lacks_an_asked_device_is_not_recorded() -> None:
+    asked = ContainerRequest(name="main", devices=(builders.request(count=2),))
+    request = PodRequest(uid="u", namespace="default", name="train", containers=(asked,))
+
+    with pytest.raises(RecordError, match="container 'main'"):
+        check_complete(request, placement())

@@ -227,8 +227,9 @@ def seats(columns: FamilyColumns, rows: Flags, asks: Sequence[Limits], *, most: 
         (cores, asks[0].cores + asks[0].needed_cores, columns.used_cores[found]),
     ):
         if ask.any():
-            each = np.maximum(ask, 1)[kind]
-            left = np.where(ask[kind] > 0, np.minimum(left, (limit[kind] - used) // each), left)
+            # In double precision: integer division is slow, and these quotients are exact below 2**52.
+            room = np.floor((limit[kind] - used) / np.maximum(ask, 1)[kind])
+            left = np.where(ask[kind] > 0, np.minimum(left, room), left)
     per_row = np.zeros(columns.size, np.int64)
     per_row[found] = np.maximum(left, 0)
     return np.add.reduceat(per_row, columns.starts)

@@ -1,7 +1,7 @@
 """The whole cluster as columns, following inventory and ledger by deltas; answers one pod over all nodes at once."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +50,10 @@ class Judged:
 
     reason: Numbers
     ever: Flags
+
+
+Parts = Sequence[tuple[Question, _Compared, Flags]]
+"""The questions put to one family, and for each which rows fit it alone."""
 
 
 class Board:
@@ -248,26 +252,32 @@ class Board:
             count = 1
         return masks.ever_per_segment(question, columns, compared.limits) >= count
 
-    def _judge_together(
-        self, plan: Plan, asked: Mapping[str, Sequence[tuple[Question, _Compared, Flags]]], reason: Numbers
-    ) -> None:
+    def _judge_together(self, plan: Plan, asked: Mapping[str, Parts], reason: Numbers) -> None:
         """All containers beside each other, where each fits alone: surely, surely not, or walked."""
-        sure, hopeless = np.ones(len(reason), np.bool_), np.zeros(len(reason), np.bool_)
+        alone = reason == 0
+        sure = alone & self._per_node(asked, _enough)
+        compared = [(question, c.limits) for parts in asked.values() for question, c, _ in parts]
+        swept = sweep.can_sweep(plan, self.families, compared)
+        if not swept:
+            hopeless = alone & ~sure & ~self._per_node(asked, _has_seats)
+            reason[hopeless] = RANK[Reason.NO_COMBINATION]
+        open_nodes = ((reason == 0) & ~sure).nonzero()[0]
+        if not len(open_nodes):
+            return
+        reason[open_nodes] = UNDECIDED
+        if swept:
+            fits = sweep.Sweep(plan, self.families, compared, open_nodes).fits()
+            reason[open_nodes] = np.where(fits, np.int8(0), np.int8(RANK[Reason.NO_COMBINATION]))
+
+    def _per_node(self, asked: Mapping[str, Parts], test: Callable[[FamilyColumns, Parts], Flags]) -> Flags:
+        """A test of each family's segments, true for the nodes where all families pass it."""
+        passed = np.ones(len(self.names), np.bool_)
         for family, parts in asked.items():
             columns = self.families[family]
             if columns.segments:
                 live = columns.segment_node >= 0
-                nodes = columns.segment_node[live]
-                sure[nodes] &= _enough(columns, parts)[live]
-                hopeless[nodes] |= _too_few_seats(columns, parts)[live]
-        alone = reason == 0
-        reason[alone & hopeless] = RANK[Reason.NO_COMBINATION]
-        open_nodes = (alone & ~sure & ~hopeless).nonzero()[0]
-        reason[open_nodes] = UNDECIDED
-        compared = [(question, c.limits) for parts in asked.values() for question, c, _ in parts]
-        if len(open_nodes) and sweep.can_sweep(plan, self.families, compared):
-            fits = sweep.Sweep(plan, self.families, compared, open_nodes).fits()
-            reason[open_nodes] = np.where(fits, np.int8(0), np.int8(RANK[Reason.NO_COMBINATION]))
+                passed[columns.segment_node[live]] &= test(columns, parts)[live]
+        return passed
 
     def _compare(self, key: Hashable, question: Question) -> _Compared:
         kinds = self.families[question.family.name].kinds
@@ -282,7 +292,7 @@ class Board:
         return compared
 
 
-def _enough(columns: FamilyColumns, parts: Sequence[tuple[Question, _Compared, Flags]]) -> Flags:
+def _enough(columns: FamilyColumns, parts: Parts) -> Flags:
     """Segments that take all containers whatever devices each is given.
 
     So it is where as many devices take any of the asks as are asked for, and, where every container wants one device, where
@@ -303,6 +313,7 @@ def _enough(columns: FamilyColumns, parts: Sequence[tuple[Question, _Compared, F
         and not enough.all()
     )
     if by_seats:
+        rows &= np.repeat(~enough, np.diff(columns.starts, append=columns.size))
         enough |= masks.seats(columns, rows, [c.limits for _, c, _ in parts], most=True) >= wanted
     return enough
 
@@ -312,14 +323,15 @@ def _excludes(question: Question) -> bool:
     return question.wants_idle and question.family.placing.mutex_group is not None
 
 
-def _too_few_seats(columns: FamilyColumns, parts: Sequence[tuple[Question, _Compared, Flags]]) -> Flags:
-    """Segments with fewer seats for the smallest ask than containers want at the same time."""
+def _has_seats(columns: FamilyColumns, parts: Parts) -> Flags:
+    """Segments with as many seats for the smallest ask as containers want at the same time; with fewer they cannot fit."""
     lasting = [part for part in parts if part[0].lasts]
     if not lasting:
-        return np.zeros(columns.segments, np.bool_)
+        return np.ones(columns.segments, np.bool_)
     wanted = sum(question.request.count for question, _, _ in lasting)
     rows = np.logical_or.reduce([fits for _, _, fits in lasting])
-    return masks.seats(columns, rows, [c.limits for _, c, _ in lasting], most=False) < wanted
+    has: Flags = masks.seats(columns, rows, [c.limits for _, c, _ in lasting], most=False) >= wanted
+    return has
 
 
 def _row(state: NodeState, blocked: Blocked, device: Device, usage: Mapping[DeviceId, Usage]) -> Row:

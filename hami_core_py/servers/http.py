@@ -79,6 +79,9 @@ class HttpServer:
             http="httptools",
             loop="uvloop",
             timeout_graceful_shutdown=5,
+            # Longer than Go's clients keep idle connections (90 s): who closes first must be the client, or a call that
+            # is just being sent is lost.
+            timeout_keep_alive=120,
             ssl_certfile=listen.certificate,
             ssl_keyfile=listen.key,
             ssl_ca_certs=None if listen.client_ca is None else str(listen.client_ca),

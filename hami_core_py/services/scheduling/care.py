@@ -24,6 +24,7 @@ class Care:
     """One thread that looks after the scheduler's state.
 
     :param reconcile_seconds: interval of the full recount against a fresh list of pods.
+    :param watch_lag_seconds: what a watch may lag behind a list; an end that is heard of within it is no drift.
     :param look_again: judges the liveness of nodes anew.
     """
 
@@ -35,10 +36,12 @@ class Care:
         binder: Binder,
         *,
         reconcile_seconds: float,
+        watch_lag_seconds: float = 1.0,
         look_again: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._ledger, self._reservations, self._binder = client, ledger, reservations, binder
+        self._watch_lag_seconds = watch_lag_seconds
         self._reconcile_seconds, self._look_again, self._clock = reconcile_seconds, look_again, clock
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="care", daemon=True)
@@ -66,6 +69,7 @@ class Care:
         live: set[str] = set()
         for page, _ in self._client.pages(PODS):
             live.update(news.uid for news in map(read_pod_news, page) if not news.ended)
+        self._stopped.wait(self._watch_lag_seconds)
         for drift in self._ledger.recount(live, listed_at=listed_at):
             log.error("ledger drifted and was repaired", extra={"drift": str(drift)})
 

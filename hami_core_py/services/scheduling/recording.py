@@ -38,7 +38,7 @@ def record_of(
 def check_complete(request: PodRequest, placement: Placement) -> None:
     """:raises RecordError: a container would be bound with other devices than it asked for, whoever chose them."""
     for asked, placed in zip(request.containers, placement.containers, strict=True):
-        wanted = Counter({d.family: d.count for d in asked.devices})
+        wanted = Counter(d.family for d in asked.devices for _ in range(d.count))
         given = Counter(device.family for device, share in placed.pairs if share.slots)
         if wanted != given:
             where = f"pod {request.namespace}/{request.name}, container {asked.name!r}"

@@ -39,7 +39,7 @@ def preferred_ids(
         device = device_of(one)
         if device is not None:
             free.setdefault(device, []).append(one)
-    held = Counter(device_of(one) for one in chosen)
+    held = Counter(device for one in chosen if (device := device_of(one)) is not None)
     if wanted is not None:
         for device, count in (Counter(wanted) - held).items():
             chosen += free.get(device, [])[:count]

@@ -38,6 +38,7 @@ class CleanUp:
         self._holdings, self._checkpoints, self._pods = holdings, checkpoints, pods
         self._granter, self._mounts, self._events, self._now = granter, mounts, events, now
         self._told: set[str] = set()
+        self._missed: set[str] = set()
 
     def sweep(self) -> tuple[str, ...]:
         """Remove what nobody can need any more. :returns: the names removed."""
@@ -47,6 +48,7 @@ class CleanUp:
         holdings = self._holdings.all()
         named = {(h.pod.uid, h.container, h.family) for h in holdings if h.pod is not None and h.name in known.names}
         removed = []
+        missed: set[str] = set()
         for holding in holdings:
             uid = holding.pod.uid if holding.pod is not None else ""
             if known.has(holding.name, uid, holding.container) or self._mounts.has(holding.name):
@@ -56,7 +58,11 @@ class CleanUp:
                 self._holdings.remove(holding.name)
                 removed.append(holding.name)
             elif (uid, holding.container, holding.family) not in named:
-                self._tell(holding)
+                missed.add(holding.name)
+                # Not at first sight: the kubelet writes its checkpoint a moment after Allocate.
+                if holding.name in self._missed:
+                    self._tell(holding)
+        self._missed = missed
         for name in self._holdings.stray_directories():
             if name not in known.names and not self._mounts.has(name) and self._is_old(name):
                 self._holdings.remove(name)

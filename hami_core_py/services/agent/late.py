@@ -3,6 +3,7 @@
 Nothing but files is kept, so that a restart of the agent or the kubelet between the two, or at any other time, loses nothing.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -113,6 +114,8 @@ class LateIdentity:
         refusals: list[RefusedError] = []
         served = 0
         for owner in owners:
+            if self._pods.has_ended(owner.pod_uid):
+                continue  # the kubelet forgets ended pods late, and may have handed their ids on
             try:
                 self._prepare_one(family, ids, owner)
                 served += 1
@@ -153,7 +156,9 @@ class LateIdentity:
             wrote = self._granter.write(verified.holding, grant)
         except RefusedError:
             if is_new:
-                self._holdings.keep(holding)
+                # Nothing was granted: the devices are free again for the next in line.
+                with contextlib.suppress(OSError):
+                    self._holdings.keep(holding)
             raise
         if wrote:
             log.info(

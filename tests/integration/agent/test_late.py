@@ -77,6 +77,17 @@ def test_two_entries_with_the_same_ids_each_get_their_own_meaning(world):
     assert [world.env(answer)["ACME_MEMORY"] for answer in answers] == ["1000", "1001"]
 
 
+def test_ids_handed_on_by_an_ended_pod_do_not_bring_it_back(world):
+    world.start()
+    ended, fresh = (world.pod(name, {"main": [(world.npu(1), world.share())]}) for name in ("ended", "fresh"))
+    world.client.patch("/api/v1/namespaces/default/pods/ended/status", {"status": {"phase": "Succeeded"}})
+    world.eventually("the end", lambda: world.agent._pods.has_ended(ended["metadata"]["uid"]))
+    answers = [world.kubelet.admit(pod["metadata"]["uid"], "main", ["npu-0::1"]) for pod in (ended, fresh)]
+    world.kubelet.prestart(["npu-0::1"])
+    assert [bool(world.spec(answer)) for answer in answers] == [False, True]
+    assert [allocation.pod for allocation in world.acme.granted] == ["fresh"]
+
+
 def test_agent_restart_between_allocate_and_prestart_forgets_nothing(world):
     world.start()
     pod = world.pod("p", {"main": [(world.npu(1), world.share())]})

@@ -34,7 +34,7 @@ def directory() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="hc", dir="/tmp"))
     yield made
     if kept := os.environ.get("HAMI_CLUSTER_LOGS"):
-        for logs in (made / "logs", made / "node" / "logs"):
+        for logs in (made / "plane" / "logs", made / "node" / "logs"):
             if logs.exists():
                 shutil.copytree(logs, Path(kept), dirs_exist_ok=True)
     shutil.rmtree(made, ignore_errors=True)

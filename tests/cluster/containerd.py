@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 from tests.cluster import images
-from tests.cluster.daemons import Daemon, eventually
+from tests.cluster.daemons import Argument, Daemon, eventually
+from tests.cluster.mountspace import MountSpace
 from tests.cluster.releases import Release
 
-BRIDGE = "hami-test0"
 CONFIG = """version = 3
 root = "{root}/containerd"
 state = "/run/containerd"
@@ -42,11 +42,12 @@ SystemdCgroup = false
 class Containerd:
     """The container runtime of one node.
 
-    :param cdi_dir: where it looks for CDI specs.
+    :param cdi_dir: where it looks for CDI specs. :param number: tells its pods' addresses from those of other nodes.
     """
 
-    def __init__(self, directory: Path, release: Release, cdi_dir: Path) -> None:
-        self.directory, self._release, self._cdi_dir = directory, release, cdi_dir
+    def __init__(self, directory: Path, release: Release, space: MountSpace, cdi_dir: Path, number: int) -> None:
+        self.directory, self._release, self._space = directory, release, space
+        self._cdi_dir, self._number = cdi_dir, number
         self.socket = directory / "containerd.sock"
         self.daemon = Daemon(directory / "logs", "containerd")
 
@@ -62,7 +63,8 @@ class Containerd:
         config.write_text(CONFIG.format(programs=self._release.bin, **values))
         self._write_network()
         path = f"{self._release.bin}:{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin"
-        self.daemon.start([self._release.program("containerd"), "--config", config], {"PATH": path})
+        command: list[Argument] = [self._release.program("containerd"), "--config", config]
+        self.daemon.start(self._space.enter(command), {"PATH": path})
         eventually("containerd", lambda: self._ctr("version").returncode == 0, daemon=self.daemon)
 
     def load_image(self, archive: bytes) -> None:
@@ -72,27 +74,25 @@ class Containerd:
 
     def end_pods(self) -> None:
         """End all containers and remove their network and mounts."""
-        if self.daemon.pid is not None:
+        if self.daemon.pid is not None and self._space.is_held:
             self.crictl("rmp", "--all", "--force")
 
     def crictl(self, *arguments: str) -> str:
         """What crictl prints, whatever its exit status."""
         flags = ("--runtime-endpoint", self.endpoint, "--timeout", "30s")
-        command = [str(self._release.program("crictl")), *flags, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stdout + done.stderr
+        done = self._space.run([self._release.program("crictl"), *flags, *arguments])
+        return (done.stdout + done.stderr).decode()
 
     def _ctr(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         flags = ("--address", str(self.socket), "--namespace", "k8s.io")
-        command = [str(self._release.program("ctr")), *flags, *arguments]
-        return subprocess.run(command, capture_output=True, input=stdin, check=False)
+        return self._space.run([self._release.program("ctr"), *flags, *arguments], stdin)
 
     def _write_network(self) -> None:
         """Pods reach one another and the node, which is the bridge's own address; there is no way out."""
-        subnet = {"subnet": "10.244.0.0/16"}
+        subnet = {"subnet": f"10.244.{self._number}.0/24"}
         bridge = {
             "type": "bridge",
-            "bridge": BRIDGE,
+            "bridge": f"hami-pods{self._number}",
             "isGateway": True,
             "ipam": {"type": "host-local", "ranges": [[subnet]], "routes": [{"dst": "0.0.0.0/0"}]},
         }

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-BUSYBOX = "docker.io/library/busybox:latest"
-"""The name that a pod's ``image: busybox`` means."""
+BUSYBOX = "docker.io/library/busybox:1.35"
+"""What a pod's ``image: busybox:1.35`` means."""
 PAUSE = "cluster.local/pause:1"
 
 File = bytes | str

@@ -1,7 +1,7 @@
-"""A real node: containerd and a kubelet on this machine. Root only, and one at a time.
+"""A real node: containerd and a kubelet on this machine. Root only; several beside one another are no trouble.
 
-The tests run in namespaces of their own (see ``__main__``), where folders of the node's directory lie over
-``/var/lib/kubelet`` and a few others; nothing of the machine is touched, and all of it vanishes with the tests.
+The tests run in namespaces of their own (see ``__main__``): nothing of the machine's network, mounts and processes is
+touched, and all of it vanishes with the tests.
 """
 
 import contextlib
@@ -14,31 +14,33 @@ from typing import Any
 
 from hami_core_py.cluster.client import join_path
 from tests.cluster import images
-from tests.cluster.containerd import BRIDGE, Containerd
+from tests.cluster.containerd import Containerd
 from tests.cluster.daemons import Daemon, eventually, free_ports
+from tests.cluster.mountspace import MountSpace
 from tests.cluster.plane import ControlPlane
 
-NAME = "127.0.0.1"
-"""A kubelet takes a loopback address for its own only from its name."""
 INSIDE = "HAMI_CLUSTER_INSIDE"
 """Set where the tests have mount, network and process namespaces of their own."""
+NETWORK = "10.99.0"
+"""Addresses of the nodes; a kubelet refuses a loopback address."""
 LONGEST = 60
 """Unix sockets lie below the node's directory, and their paths are limited to 107 bytes."""
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Node:
     """One node of a control plane.
 
-    :param directory: a short path, because it holds unix sockets.
+    :param directory: a short path, because it holds unix sockets. :param number: 1 to 254, another for each node.
     """
 
-    def __init__(self, plane: ControlPlane, directory: Path) -> None:
-        self.plane, self.directory = plane, directory
-        self.name = NAME
+    def __init__(self, plane: ControlPlane, directory: Path, name: str = "node-a", number: int = 1) -> None:
+        self.plane, self.directory, self.name = plane, directory, name
+        self.address = f"{NETWORK}.{number}"
         self.kubelet_dir, self.cdi_dir, self.state_dir = (directory / part for part in ("kubelet", "cdi", "hami"))
-        self.containerd = Containerd(directory, plane.release, self.cdi_dir)
+        self.space = MountSpace(directory)
+        self.containerd = Containerd(directory, plane.release, self.space, self.cdi_dir, number)
         self.kubelet = Daemon(directory / "logs", "kubelet")
-        self._mounted: list[Path] = []
 
     def __enter__(self) -> "Node":
         try:
@@ -58,7 +60,9 @@ class Node:
         self.cdi_dir.mkdir(parents=True, exist_ok=True)
         self.state_dir.mkdir(exist_ok=True)
         (self.directory / "resolv.conf").touch()
-        self._mount()
+        self.space.start()
+        self._make_cgroups()
+        _ip("address", "add", f"{self.address}/24", "dev", "lo")
         self.containerd.start()
         for reference in (images.BUSYBOX, images.PAUSE):
             self.containerd.load_image(images.busybox(reference))
@@ -67,27 +71,26 @@ class Node:
         eventually("the node without taints", lambda: not self.object()["spec"].get("taints"))
 
     def stop(self) -> None:
-        """End kubelet, pods and containerd, and remove their cgroups, mounts and network."""
+        """End kubelet, pods and containerd, and remove their control groups and address."""
         self.kubelet.stop()
         self.containerd.end_pods()
         self.containerd.daemon.stop()
-        subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True, check=False)
-        remove_cgroups()
-        for target in reversed(self._mounted):
-            subprocess.run(["umount", "--recursive", "--lazy", target], capture_output=True, check=False)
-            # Only an empty mount point goes, and so only one that was made for us.
-            with contextlib.suppress(OSError):
-                target.rmdir()
-        self._mounted.clear()
+        self.space.stop()
+        _ip("address", "delete", f"{self.address}/24", "dev", "lo")
+        for root in self._cgroups():
+            for folder, _, _ in os.walk(root, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
 
     def start_kubelet(self) -> None:
         """Start the kubelet; returns once the node is Ready."""
-        kubeconfig = self.plane.write_kubeconfig("kubelet", f"system:node:{self.name}", "system:nodes")
+        kubeconfig = self.plane.write_kubeconfig(f"kubelet-{self.name}", f"system:node:{self.name}", "system:nodes")
         config = self.directory / "kubelet.json"
         config.write_text(json.dumps(self._configuration(), indent=1))
         program = self.plane.release.program("kubelet")
-        flags = (f"--config={config}", f"--kubeconfig={kubeconfig}", f"--hostname-override={self.name}")
-        self.kubelet.start([program, *flags])
+        flags = (f"--config={config}", f"--kubeconfig={kubeconfig}")
+        name = (f"--hostname-override={self.name}", f"--node-ip={self.address}")
+        self.kubelet.start(self.space.enter([program, *flags, *name]))
         eventually("a Ready node", self.is_ready, daemon=self.kubelet)
 
     def restart_kubelet(self) -> None:
@@ -108,29 +111,32 @@ class Node:
         """How much of a resource it offers."""
         return str(self.object()["status"].get("allocatable", {}).get(resource, "0"))
 
-    def _mount(self) -> None:
-        """Lay folders of ours over the machine's; what a DaemonSet finds at the usual paths is then ours too."""
-        for target, source in (
-            ("/var/lib/kubelet", self.kubelet_dir),
-            ("/run/containerd", self.directory / "run-containerd"),
-            ("/var/log", self.directory / "log"),
-            ("/var/lib/cni", self.directory / "addresses"),
-        ):
-            place = Path(target)
-            for folder in (place, source):
-                folder.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["mount", "--bind", source, place], check=True)
-            # What pods mount below it must be seen by the kubelet and by one another.
-            subprocess.run(["mount", "--make-rshared", place], check=True)
-            self._mounted.append(place)
+    def _cgroups(self) -> list[Path]:
+        """Our control group, in every hierarchy; kubelets that shared one would end each other's pods."""
+        name = f"hami-{self.name}"
+        if (CGROUPS / "cgroup.controllers").exists():
+            return [CGROUPS / name]
+        return [
+            hierarchy / name for hierarchy in CGROUPS.iterdir() if hierarchy.is_dir() and not hierarchy.is_symlink()
+        ]
+
+    def _make_cgroups(self) -> None:
+        for folder in self._cgroups():
+            folder.mkdir(exist_ok=True)
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                # The first version's cpusets begin empty, and nothing can run in an empty one.
+                if (folder / name).exists() and not (folder / name).read_text().strip():
+                    (folder / name).write_text((folder.parent / name).read_text())
 
     def _configuration(self) -> dict[str, Any]:
-        certificate, key = self.plane.authority.issue("kubelet-serving", "kubelet-serving", hosts=(self.name,))
+        certificate, key = self.plane.authority.issue(
+            f"kubelet-serving-{self.name}", f"system:node:{self.name}", hosts=(self.name, self.address)
+        )
         (port,) = free_ports(1)
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": "127.0.0.1",
+            "address": self.address,
             "port": port,
             "healthzPort": 0,
             "authentication": {
@@ -143,6 +149,7 @@ class Node:
             "tlsPrivateKeyFile": str(key),
             "containerRuntimeEndpoint": self.containerd.endpoint,
             "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/hami-{self.name}",
             "failCgroupV1": False,
             "failSwapOn": False,
             "enforceNodeAllocatable": ["none"],
@@ -156,9 +163,5 @@ class Node:
         }
 
 
-def remove_cgroups() -> None:
-    """Remove what pods have left of control groups; those in use stay."""
-    for root in Path("/sys/fs/cgroup").glob("**/kubepods"):
-        for folder, _, _ in os.walk(root, topdown=False):
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], capture_output=True, check=False)

@@ -29,7 +29,7 @@ def gpu(count: int = 1, memory_mib: int | None = None, cores: int | None = None,
 
 def container(name: str = "main", limits: Mapping[str, str] | None = None, **fields: Any) -> dict[str, Any]:
     """One container."""
-    return {"name": name, "image": "busybox", "resources": {"limits": dict(limits or {})}, **fields}
+    return {"name": name, "image": "busybox:1.35", "resources": {"limits": dict(limits or {})}, **fields}
 
 
 def pod(

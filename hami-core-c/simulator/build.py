@@ -1,0 +1,126 @@
+"""Build the simulated driver: ``python build.py FOLDER`` leaves libcuda.so.1, libnvidia-ml.so.1, hami-sim and surface.json there.
+
+Variants, for tests of what programs do with other drivers: ``--api 12.9.79`` exports only what that version's header names,
+``--omit NAME,...`` leaves names out, ``--no-symbolic`` lets a preloaded library capture the driver's own references.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import headers as vendor  # noqa: E402
+import surface  # noqa: E402
+
+MODEL = ("state.c", "model.c", "engine.c", "configure.c", "faults.c", "mig.c")
+FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-pthread", "-Wall", "-Wextra", "-Werror")
+LENIENT = ("-Wno-deprecated-declarations", "-Wno-format-truncation")
+NEWEST = next(reversed(vendor.PACKAGES))
+
+
+def build(out: Path, api: str = NEWEST, omit: frozenset[str] = frozenset(), symbolic: bool = True, extra: Sequence[str] = ()) -> None:
+    """Generate, compile and link everything into a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    work = out / "work"
+    work.mkdir(exist_ok=True)
+    include = vendor.headers(NEWEST)
+    driver, management = surface.driver_surface(include), surface.management_surface(include)
+    if api != NEWEST:
+        known = {one.name for one in surface.driver_surface(vendor.headers(api)) + surface.management_surface(vendor.headers(api))}
+        omit |= {one.name for one in driver + management} - known
+    cuda_sources = sorted(HERE.glob("driver_*.c"))
+    nvml_sources = sorted(HERE.glob("nvml_*.c"))
+    real = surface.with_semantics(cuda_sources + nvml_sources)
+    _write(work / "cuda_exports.c", surface.exports("cuda", driver, real, omit))
+    _write(work / "nvml_exports.c", surface.exports("nvml", management, real, omit))
+    _write(work / "cuda_errors.inc", surface.errors("cuda", (include / "cuda.h").read_text()))
+    _write(work / "nvml_errors.inc", surface.errors("nvml", (include / "nvml.h").read_text()))
+    _write(work / "profiles.c", profiles(tomllib.loads((HERE / "profiles.toml").read_text())))
+    _write(out / "surface.json", surface.listing(driver, management, real))
+    _write(work / "libcuda.map", "{ global: cu*; hami_sim_*; local: *; };\n")
+    _write(work / "libnvidia-ml.map", "{ global: nvml*; hami_sim_*; local: *; };\n")
+
+    model = [HERE / name for name in MODEL] + [work / "profiles.c"]
+    sources = [*model, *cuda_sources, work / "cuda_exports.c", *nvml_sources, work / "nvml_exports.c", HERE / "command.c"]
+    flags = [*FLAGS, *LENIENT, f"-I{include}", f"-I{HERE}", f"-I{work}", *extra]
+    newest_header = max(one.stat().st_mtime for one in [*HERE.glob("*.h"), *work.glob("*.inc"), HERE / "build.py"])
+    stamp = work / "flags"
+    if not stamp.exists() or stamp.read_text() != " ".join(flags):
+        newest_header = float("inf")
+
+    def compiled(source: Path) -> Path:
+        target = work / f"{source.stem}.o"
+        if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime, newest_header):
+            _run(["cc", *flags, "-c", str(source), "-o", str(target)])
+        return target
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = dict(zip(sources, pool.map(compiled, sources), strict=True))
+    stamp.write_text(" ".join(flags))
+
+    def link(name: str, parts: Sequence[Path]) -> None:
+        shared = ["-shared", f"-Wl,-soname,{name}.so.1", f"-Wl,--version-script={work / f'{name}.map'}", "-Wl,-z,defs"]
+        bound = ["-Wl,-Bsymbolic"] if symbolic else []
+        _run(["cc", *extra, *shared, *bound, "-pthread", "-o", str(out / f"{name}.so.1"), *(str(objects[p]) for p in parts), "-lm"])
+        plain = out / f"{name}.so"
+        plain.unlink(missing_ok=True)
+        plain.symlink_to(f"{name}.so.1")
+
+    link("libcuda", [*model, *cuda_sources, work / "cuda_exports.c"])
+    link("libnvidia-ml", [*model, *nvml_sources, work / "nvml_exports.c"])
+    _run(["cc", *extra, "-pthread", "-o", str(out / "hami-sim"), *(str(objects[p]) for p in [*model, HERE / "command.c"]), "-lm"])
+
+
+def profiles(data: dict[str, dict[str, object]]) -> str:
+    """The table of cards as C."""
+    lines = ["/* Generated from profiles.toml. */", '#include "state.h"', "", "const struct sim_profile sim_profiles[] = {"]
+    for key, card in data.items():
+        major, minor = card["compute"]  # type: ignore[misc]
+        sm_clock, memory_clock = card["clocks"]  # type: ignore[misc]
+        mig: list[list[object]] = card.get("mig", [])  # type: ignore[assignment]
+        lines.append(
+            f'    {{"{key}", "{card["name"]}", {card["memory"]}, {card["reserved"]}, {card["sms"]}, {major}, {minor}, '
+            f"{card['threads_per_sm']}, {card['context']}, {card['nvlinks']}, {card['watts']}, {sm_clock}, {memory_clock}, "
+            f"{card['shared_per_sm']}, {card['l2_mib']}, {card['pci_device']}, {len(mig)}, {{"
+        )
+        for number, identity, name, slices, sms, memory, starts, width in mig:
+            bits = sum(1 << at for at in starts)  # type: ignore[union-attr]
+            lines.append(f'        {{{number}, {identity}, {slices}, {sms}, {memory}, {width}, {bits}, "{name}"}},')
+        lines.append("        {0}}}," if not mig else "    }},")
+    lines += ["};", f"const unsigned sim_profile_count = {len(data)};", ""]
+    return "\n".join(lines)
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - the compiler on our own files
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--api", default=NEWEST, choices=list(vendor.PACKAGES))
+    parser.add_argument("--omit", default="", help="entry points to leave out, separated by commas")
+    parser.add_argument("--no-symbolic", action="store_true")
+    parser.add_argument("--flags", default=os.environ.get("HAMI_SIM_CFLAGS", ""), help="more compiler flags, such as -fsanitize=address")
+    args = parser.parse_args()
+    omit = frozenset(name for name in args.omit.split(",") if name)
+    build(args.folder.resolve(), args.api, omit, not args.no_symbolic, args.flags.split())
+
+
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,7 @@ import click
 from hami_core_py.cluster.client import Client
 from hami_core_py.cluster.errors import ApiError
 from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, load
-from hami_core_py.commands.sources import FILE, read_pod, say_bad_input
-from hami_core_py.commands.webhook import admission_rules
+from hami_core_py.commands.sources import FILE, admission_rules, read_pod, say_bad_input
 from hami_core_py.decisions.admission import PodWrite, Verdict, admit
 from hami_core_py.decisions.bookkeeping import is_bookkeeping
 from hami_core_py.errors import BadInputError, HamiError

@@ -13,8 +13,8 @@ from rich.text import Text
 from hami_core_py.cluster.client import Client
 from hami_core_py.cluster.errors import ApiError
 from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, Loaded, load
-from hami_core_py.commands.sources import FILE, default_policies, read_cluster, read_pod, say_bad_input
-from hami_core_py.decisions.admission import PodWrite, Rules, admit
+from hami_core_py.commands.sources import FILE, admission_rules, default_policies, read_cluster, read_pod, say_bad_input
+from hami_core_py.decisions.admission import PodWrite, admit
 from hami_core_py.decisions.explain import NodeExplanation
 from hami_core_py.decisions.pod_shape import misshapen
 from hami_core_py.decisions.sentences import sentence
@@ -95,8 +95,7 @@ def _admitted(pod: JsonObject, loaded: Loaded) -> JsonObject:
     metadata = pod.get("metadata") or {}
     if metadata.get("uid"):
         return pod
-    settings = loaded.settings.webhook
-    rules = Rules(scheduler_name=settings.scheduler_name, policies=default_policies(loaded.settings.placement))
+    rules = admission_rules(loaded.settings)
     namespace = metadata.get("namespace") or "default"
     verdict = admit(PodWrite(pod=pod, namespace=namespace), loaded.ask, rules)
     if not verdict.allowed:

@@ -10,13 +10,14 @@ import yaml
 
 from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import NotFound
+from hami_core_py.codecs.policies import parse_chain
+from hami_core_py.decisions.admission import Rules
 from hami_core_py.errors import BadInputError
 from hami_core_py.models.requests import Policies
 from hami_core_py.services.snapshot import JsonObject, items_of
-from hami_core_py.settings import PlacementSettings
+from hami_core_py.settings import PlacementSettings, Settings
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-DEVICE_POLICIES = ("binpack", "spread", "mutex", "numa", "topology-aware")
 
 
 def read_objects(path: Path) -> Sequence[JsonObject]:
@@ -60,11 +61,20 @@ def read_cluster(
 
 def default_policies(placement: PlacementSettings) -> Policies:
     """The configured policies of pods that name none. :raises BadInputError: a word is not known."""
-    words = tuple(word.strip() for word in placement.device_policy.split(",") if word.strip())
-    for word in words:
-        if word not in DEVICE_POLICIES:
-            raise BadInputError("placement.devicePolicy", f"one of {', '.join(DEVICE_POLICIES)}", repr(word))
-    return Policies(node=placement.node_policy, device=words or ("spread",))
+    chain = parse_chain(placement.device_policy, "placement.devicePolicy")
+    return Policies(node=placement.node_policy, device=chain or ("spread",))
+
+
+def admission_rules(settings: Settings) -> Rules:
+    """What the settings say about admission, as the decision wants it. :raises BadInputError: a policy is not known."""
+    webhook = settings.webhook
+    return Rules(
+        scheduler_name=webhook.scheduler_name,
+        force_overwrite_default_scheduler=webhook.force_overwrite_default_scheduler,
+        min_annotation_room_bytes=webhook.min_annotation_room_bytes,
+        policies=default_policies(settings.placement),
+        trusted_users=webhook.trusted_users,
+    )
 
 
 def _pods(document: Any) -> Sequence[JsonObject]:

@@ -6,16 +6,13 @@ from pathlib import Path
 import click
 from prometheus_client import CollectorRegistry
 
-from hami_core_py.codecs.policies import parse_chain
 from hami_core_py.commands.common import basic_options, fail, load
-from hami_core_py.decisions.admission import Rules
+from hami_core_py.commands.sources import admission_rules
 from hami_core_py.errors import HamiError
-from hami_core_py.models.requests import Policies
 from hami_core_py.process import configure_logging, stop_event
 from hami_core_py.servers.http import HttpServer, Listen
 from hami_core_py.servers.webhook import create_app
 from hami_core_py.services.admission import AdmissionService
-from hami_core_py.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -68,18 +65,3 @@ def command(
     stopped.wait()
     server.stop()
     log.info("stopped")
-
-
-def admission_rules(settings: Settings) -> Rules:
-    """What the settings say about admission, as the decision wants it. :raises BadInputError: a policy is not known."""
-    webhook, placement = settings.webhook, settings.placement
-    return Rules(
-        scheduler_name=webhook.scheduler_name,
-        force_overwrite_default_scheduler=webhook.force_overwrite_default_scheduler,
-        min_annotation_room_bytes=webhook.min_annotation_room_bytes,
-        policies=Policies(
-            node=placement.node_policy,
-            device=parse_chain(placement.device_policy, "placement.devicePolicy") or ("spread",),
-        ),
-        trusted_users=webhook.trusted_users,
-    )

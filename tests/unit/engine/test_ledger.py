@@ -212,3 +212,15 @@ def test_share_of_a_container_the_pod_does_not_name_counts() -> None:
     recorded = RecordedShare(container="debug", family=FAMILY, device=G0, share=share(memory_mib=100))
     ledger = told(holding(shares=(*holding().shares, recorded)))
     assert memory(ledger) == 7100
+
+
+def test_cells_of_the_remaining_pods_stay_occupied_when_one_leaves() -> None:
+    def cut(uid: str, start: int) -> Holding:
+        one = RecordedShare(container="main", family=FAMILY, device=G0, share=share(start=start, cells=1))
+        return holding(uid, shares=(one,))
+
+    ledger = told(cut("U1", 0), cut("U2", 1), cut("U3", 3))
+    ledger.remove("U2")
+    assert ledger.usage_of("n1", G0) == usage(slots=2, memory_mib=2048, core_units=20, cells=2, occupied=0b1001)
+    ledger.remove("U1")
+    assert ledger.usage_of("n1", G0).occupied == 0b1000

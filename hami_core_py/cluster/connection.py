@@ -53,6 +53,15 @@ class Connection:
             raise BadInputError(where, "a readable kubeconfig", " ".join(str(problem).split())) from problem
         return cls(configuration, call_connections=call_connections)
 
+    @classmethod
+    def to_loopback(cls, url: str, *, call_connections: int = 64) -> "Connection":
+        """A server of this machine that speaks plain HTTP and asks for no credentials."""
+        from kubernetes.client import Configuration
+
+        configuration = Configuration()
+        configuration.host = url
+        return cls(configuration, call_connections=call_connections)
+
     def headers(self) -> dict[str, str]:
         """Headers that say who we are; a token that is about to expire is renewed first."""
         token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+from hami_core_py.cluster.client import Client
 from hami_core_py.lab.kubelet import environment, pods
-from hami_core_py.lab.kubelet.api import Api, Json
+from hami_core_py.lab.kubelet.api import Json
 from hami_core_py.lab.kubelet.devices import DeviceManager
 from hami_core_py.lab.kubelet.endpoint import PluginError
 from hami_core_py.lab.kubelet.environment import ConfigError
@@ -31,7 +32,7 @@ class LaunchError(Exception):
 class Launcher:
     """Creates containers, in the order in which a real kubelet asks device plugins and runtime."""
 
-    def __init__(self, *, root: Path, node: str, api: Api, devices: DeviceManager, runtime: Runtime) -> None:
+    def __init__(self, *, root: Path, node: str, api: Client, devices: DeviceManager, runtime: Runtime) -> None:
         self._root, self._node = root, node
         self._api, self._devices, self._runtime = api, devices, runtime
 

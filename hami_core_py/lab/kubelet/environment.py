@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
+from hami_core_py.cluster.errors import ApiError
 from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.kubelet import pods
-from hami_core_py.lab.kubelet.api import ApiError, Json
+from hami_core_py.lab.kubelet.api import Json
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

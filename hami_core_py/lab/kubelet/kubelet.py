@@ -9,16 +9,16 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hami_core_py.cluster.watch import Watcher
 from hami_core_py.lab.kubelet import pods
 from hami_core_py.lab.kubelet.admission import Rejected, admit
-from hami_core_py.lab.kubelet.api import Api, Json
+from hami_core_py.lab.kubelet.api import Json, connect
 from hami_core_py.lab.kubelet.container import Launcher
 from hami_core_py.lab.kubelet.devices import DeviceManager
 from hami_core_py.lab.kubelet.logs import LogServer
 from hami_core_py.lab.kubelet.node import NodeReporter
 from hami_core_py.lab.kubelet.options import KubeletOptions
 from hami_core_py.lab.kubelet.podresources import PodResourcesServer
-from hami_core_py.lab.kubelet.podwatch import PodWatch
 from hami_core_py.lab.kubelet.registration import RegistrationServer
 from hami_core_py.lab.kubelet.reporter import Reporter
 from hami_core_py.lab.kubelet.runtime import Runtime, log_path
@@ -39,7 +39,7 @@ class Kubelet:
     def __init__(self, options: KubeletOptions) -> None:
         options.check()
         self.options = options
-        self._api = Api(options.api_url, f"hami-lab-kubelet/{options.node}", options.api_timeout_seconds)
+        self._api = connect(options.api_url, f"hami-lab-kubelet/{options.node}", options.api_timeout_seconds)
         self._pods: dict[str, Json] = {}
         self._workers: dict[str, PodWorker] = {}
         self._rejected: set[str] = set()
@@ -71,7 +71,14 @@ class Kubelet:
         self._pod_resources = PodResourcesServer(
             options.pod_resources_socket, self._devices, self._active_pods, self._pod_by_name
         )
-        self._watch = PodWatch(self._api, options.node, on_list=self._listed, on_event=self._event)
+        self._watch = Watcher(
+            self._api,
+            "/api/v1/pods",
+            {"fieldSelector": f"spec.nodeName={options.node}"},
+            on_sync=self._listed,
+            on_event=self._event,
+            name="pod watch",
+        )
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
 
     @property
@@ -99,7 +106,6 @@ class Kubelet:
 
     def stop(self, *, leave_containers: bool = False) -> None:
         """Stop, and end every process it runs, unless the containers are to be found by the next kubelet."""
-        self._api.close()
         self._watch.stop()
         self._devices.close()
         with self._lock:

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 
+from hami_core_py.cluster.client import Client
+from hami_core_py.cluster.errors import ApiError
 from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.errors import RequestError
-from hami_core_py.lab.kubelet.api import Api, ApiError, Json
+from hami_core_py.lab.kubelet.api import Json
 from hami_core_py.lab.kubelet.devices import Resources
 from hami_core_py.lab.kubelet.options import KubeletOptions
 from hami_core_py.lab.kubelet.status import ADDRESS, timestamp
@@ -33,7 +35,9 @@ log = logging.getLogger(__name__)
 class NodeReporter:
     """Registers the node and keeps its status and Lease fresh from a thread of its own."""
 
-    def __init__(self, api: Api, options: KubeletOptions, *, resources: Callable[[], Resources], log_port: int) -> None:
+    def __init__(
+        self, api: Client, options: KubeletOptions, *, resources: Callable[[], Resources], log_port: int
+    ) -> None:
         self._api, self._options, self._log_port = api, options, log_port
         self._resources = resources
         self._path = f"/api/v1/nodes/{options.node}"
@@ -101,7 +105,7 @@ class NodeReporter:
         devices = self._resources()
         is_due = time.monotonic() - self._told_at >= REPORT_SECONDS
         if devices != self._told or is_due:
-            self._node = self._api.patch(f"{self._path}/status", {"status": self._status(devices)})
+            self._node = self._api.patch(f"{self._path}/status", {"status": self._status(devices)}, kind="strategic")
             self._told, self._told_at = devices, time.monotonic()
 
     def _register(self) -> None:
@@ -119,7 +123,7 @@ class NodeReporter:
         except ApiError as error:
             if error.status != 409:
                 raise
-            self._api.patch(self._path, {"metadata": {"labels": labels}})
+            self._api.patch(self._path, {"metadata": {"labels": labels}}, kind="strategic")
             if self._reset_extended:
                 self._zero_extended()
         log.info("node registered", extra={"node": name})
@@ -128,7 +132,9 @@ class NodeReporter:
         told = self._api.get(self._path).get("status", {})
         zero = {name: "0" for side in ("capacity", "allocatable") for name in told.get(side) or {} if "/" in name}
         if zero:
-            self._api.patch(f"{self._path}/status", {"status": {"capacity": zero, "allocatable": zero}})
+            self._api.patch(
+                f"{self._path}/status", {"status": {"capacity": zero, "allocatable": zero}}, kind="strategic"
+            )
 
     def _status(self, devices: Resources) -> Json:
         """The parts that are this kubelet's; totals that others put beside them are left alone."""
@@ -170,7 +176,7 @@ class NodeReporter:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": self._options.node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
         try:
-            self._api.patch(f"{LEASES}/{self._options.node}", {"spec": spec})
+            self._api.patch(f"{LEASES}/{self._options.node}", {"spec": spec}, kind="strategic")
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -8,8 +8,10 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from hami_core_py.cluster.client import Client
+from hami_core_py.cluster.errors import ApiError
 from hami_core_py.lab.kubelet import pods
-from hami_core_py.lab.kubelet.api import Api, ApiError, Json
+from hami_core_py.lab.kubelet.api import Json
 from hami_core_py.lab.kubelet.status import timestamp
 
 RETRY_SECONDS = 0.5
@@ -27,7 +29,7 @@ class _Report:
 class Reporter:
     """Sends the latest status of each pod from a thread of its own, so that an API server away holds nobody up."""
 
-    def __init__(self, api: Api, node: str) -> None:
+    def __init__(self, api: Client, node: str) -> None:
         self._api, self._node = api, node
         self._reports: dict[str, _Report] = {}
         self._events: deque[Json] = deque(maxlen=1000)
@@ -120,7 +122,7 @@ class Reporter:
         try:
             if self._sent.get(uid) != report.status:
                 body = {"metadata": {"uid": uid}, "status": report.status}
-                self._api.patch(f"{pods.path(report.pod)}/status", body)
+                self._api.patch(f"{pods.path(report.pod)}/status", body, kind="strategic")
                 self._sent[uid] = report.status
             if report.is_last:
                 options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}

@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 
+from hami_core_py.cluster.errors import ApiError
 from hami_core_py.lab.apiserver import ApiServer, logs_below
 from hami_core_py.lab.kubelet import Kubelet, KubeletOptions, log_path
-from hami_core_py.lab.kubelet.api import Api, ApiError
+from hami_core_py.lab.kubelet.api import connect
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
 from hami_core_py.servers.kubelet import deviceplugin_pb2_grpc as dp_grpc
 from hami_core_py.servers.kubelet import podresources_pb2 as pr
@@ -159,7 +160,7 @@ class Lab:
 
     def __init__(self, server: ApiServer, root: Path) -> None:
         self.server, self.url, self.root = server, server.url, root
-        self.api = Api(self.url, "tests")
+        self.api = connect(self.url, "tests")
         self.kubelet: Kubelet | None = None
         self.plugins: list[Plugin] = []
 

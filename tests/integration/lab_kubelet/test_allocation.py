@@ -178,7 +178,7 @@ def test_pod_that_the_node_has_no_memory_for_is_refused(lab: Any) -> None:
 def test_totals_that_somebody_else_published_are_left_alone(lab: Any, plugin: Any) -> None:
     totals = {"acme.example/npu-memory": "4096"}
     path = "/api/v1/nodes/node-a/status"
-    lab.api.patch(path, {"status": {"capacity": totals, "allocatable": totals}})
+    lab.api.patch(path, {"status": {"capacity": totals, "allocatable": totals}}, kind="strategic")
     plugin.set_health("npu-0", "Unhealthy")
     lab.eventually("the kubelet wrote its status", lambda: lab.allocatable() == "3")
     assert lab.allocatable("acme.example/npu-memory") == "4096"

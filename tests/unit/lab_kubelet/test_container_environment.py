@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hami_core_py.lab.kubelet.api import ApiError
+from hami_core_py.cluster.errors import ApiError
 from hami_core_py.lab.kubelet.environment import ConfigError, of_spec
 
 POD: dict[str, Any] = {
@@ -28,7 +28,7 @@ OBJECTS = {
 
 def read(path: str) -> dict[str, Any]:
     if path not in OBJECTS:
-        raise ApiError(path, 404, "NotFound", f"{path} not found")
+        raise ApiError(404, "NotFound", f"{path} not found")
     return OBJECTS[path]
 
 

@@ -60,6 +60,14 @@ class Daemon:
             self.send(signal.SIGKILL)
             return self._process.wait()
 
+    def pause(self) -> None:
+        """Stop it in its tracks."""
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.send(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it without a chance to clean up."""
         self.stop(by=signal.SIGKILL)

@@ -24,6 +24,7 @@ class Watcher:
     """Keeps somebody informed about a collection.
 
     :param on_sync: gets every object of a list, after a start and after each relist; what is not in it is gone.
+    :param on_list: called before each list; what happens after it may be newer than what ``on_sync`` then gets.
     :param on_event: gets type (``ADDED``, ``MODIFIED``, ``DELETED``) and object; a failure in it is logged, and the next
         event follows.
     :param transform: applied to each decoded object before it is handed on or kept, so that a long list need not be held
@@ -42,6 +43,7 @@ class Watcher:
         on_event: Callable[[str, Any], None],
         on_sync: Callable[[list[Any]], None],
         transform: Callable[[JsonObject], Any] | None = None,
+        on_list: Callable[[], None] = lambda: None,
         name: str = "",
         back_off_seconds: tuple[float, float] = (0.2, 5.0),
         jitter: Callable[[], float] = random.random,
@@ -49,7 +51,7 @@ class Watcher:
         self.synced = threading.Event()
         self.relists = 0
         self._client, self._path, self._params = client, path, dict(params or {})
-        self._on_event, self._on_sync, self._transform = on_event, on_sync, transform
+        self._on_list, self._on_event, self._on_sync, self._transform = on_list, on_event, on_sync, transform
         self._first_pause, self._longest_pause = back_off_seconds
         self._jitter = jitter
         self._stopped = threading.Event()
@@ -94,6 +96,7 @@ class Watcher:
     def _list(self) -> None:
         found: list[Any] = []
         version = ""
+        self._on_list()
         for page in self._client.pages(self._path, self._params):
             items, version = page
             for item in items:

@@ -8,7 +8,7 @@ when kube-scheduler names another node, and yields to a pod of higher priority.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -57,6 +57,9 @@ class Reservations:
         self._assumed_seconds, self._volume_seconds = assumed_seconds, volume_seconds
         self._lock = Lock()
         self._notes: dict[str, Note] = {}
+        # Pods that the ledger knows from us alone, by the number of the last list that had begun by then.
+        self._unheard: dict[str, int] = {}
+        self._lists = 0
 
     def get(self, uid: str) -> Reservation | None:
         """A pod's reservation."""
@@ -100,6 +103,7 @@ class Reservations:
             taken = self._engine.reserve(request, pod, node, State.ASSUMED, deadline=deadline)
             if isinstance(taken, Placement):
                 self._notes[pod.uid] = Note(pod=pod, request=request, condition=condition, deadline=deadline)
+                self._unheard[pod.uid] = self._lists
         return taken
 
     def begin_binding(self, pod: PodView, request: PodRequest, node: str) -> Answer:
@@ -108,6 +112,7 @@ class Reservations:
             taken = self._engine.reserve(request, pod, node, State.BINDING)
             if isinstance(taken, Placement):
                 self._notes[pod.uid] = Note(pod=pod, request=request)
+                self._unheard[pod.uid] = self._lists
         return taken
 
     def happened(self, uid: str) -> None:
@@ -138,7 +143,7 @@ class Reservations:
         with self._lock:
             over = self._ledger.expire(self._clock())
             for uid in over:
-                self._notes.pop(uid, None)
+                self._forget(uid)
         return over
 
     def pod_bound(self, uid: str, node: str) -> None:  # noqa: ARG002
@@ -146,14 +151,14 @@ class Reservations:
         held = self._ledger.reservation(uid)
         if held is not None and held.state is State.ASSUMED:
             self._end(uid)
-        elif held is None:
+        elif held is None and uid in self._unheard:
             with self._lock:
-                self._notes.pop(uid, None)
+                self._forget(uid)
 
     def pod_gone(self, uid: str) -> None:
         """The pod was deleted or has ended; a Binding of it can no longer happen."""
         with self._lock:
-            self._notes.pop(uid, None)
+            self._forget(uid)
             self._ledger.remove(uid)
 
     def pod_waits(self, uid: str, condition: str, nominated: str) -> None:
@@ -167,6 +172,18 @@ class Reservations:
         elif nominated and nominated != held.node:
             self._go(note, held, nominated)
 
+    def list_begins(self) -> None:
+        """All pods are about to be listed."""
+        with self._lock:
+            self._lists += 1
+
+    def list_ends(self, uids: Collection[str]) -> None:
+        """These are all pods there were when the last list began, or came since: who held something before is gone."""
+        with self._lock:
+            gone = sorted(uid for uid, number in self._unheard.items() if number < self._lists and uid not in uids)
+        for uid in gone:
+            self.pod_gone(uid)
+
     def _go(self, note: Note, held: Reservation, node: str) -> None:
         """Move an assumed reservation, with its deadline; where the pod does not fit it just ends."""
         with self._lock:
@@ -175,9 +192,13 @@ class Reservations:
             taken = self._engine.reserve(note.request, note.pod, node, State.ASSUMED, deadline=note.deadline)
             if not isinstance(taken, Placement):
                 self._ledger.release(held.uid)
-                self._notes.pop(held.uid, None)
+                self._forget(held.uid)
 
     def _end(self, uid: str) -> None:
         with self._lock:
-            self._notes.pop(uid, None)
-            self._ledger.release(uid)
+            if self._ledger.release(uid):
+                self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._notes.pop(uid, None)
+        self._unheard.pop(uid, None)

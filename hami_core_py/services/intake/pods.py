@@ -4,7 +4,7 @@ Annotations of a pod that is not bound are no record: it may never run, and its 
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
@@ -57,6 +57,12 @@ class PodListener(Protocol):
     def pod_waits(self, uid: str, condition: str, nominated: str) -> None:
         """The pod is not bound."""
 
+    def list_begins(self) -> None:
+        """All pods are about to be listed."""
+
+    def list_ends(self, uids: Collection[str]) -> None:
+        """These are all pods of that list."""
+
 
 def read_pod_news(pod: Mapping[str, Any]) -> PodNews:
     """What matters of a pod object of the API (decoded JSON)."""
@@ -106,13 +112,20 @@ class PodIntake:
         owned = {key for backend in ask.backends.loaded for key in backend.info.annotations}
         self._keys = tuple(sorted(keys | owned))
 
+    def list_begins(self) -> None:
+        """All pods are about to be listed; what happens from now on may be newer than the list."""
+        if self._listener is not None:
+            self._listener.list_begins()
+
     def sync(self, news: Iterable[PodNews]) -> None:
-        """These are all pods there are."""
+        """These are all pods there were when the list was made."""
         found = {pod.uid: pod for pod in news if pod.uid}
         for uid in sorted(set(self._texts) - set(found)):
             self._forget(uid)
         for pod in found.values():
             self.update(pod)
+        if self._listener is not None:
+            self._listener.list_ends(found.keys())
 
     def update(self, pod: PodNews) -> None:
         """A pod appeared or changed."""

@@ -128,6 +128,7 @@ class Scheduler:
             PODS,
             on_event=self._pod_event,
             on_sync=self._pods_listed,
+            on_list=self.pods.list_begins,
             transform=read_pod_news,
             name="watch pods",
             back_off_seconds=options.back_off_seconds,

@@ -183,3 +183,26 @@ def test_pod_bound_by_somebody_else_is_not_counted_as_assumed(books: Books) -> N
     books.reservations.pod_bound(pod.uid, "n2")
 
     assert books.used_mib("n1") == 0
+
+
+def test_pod_that_is_missing_from_a_list_holds_nothing_any_more(books: Books) -> None:
+    bound, assumed = asking("bound", 4000), asking("assumed", 4000)
+    books.begin_binding(bound, "n1")
+    books.reservations.happened(bound.uid)
+    books.assume(assumed, "n2")
+    books.reservations.list_begins()
+
+    books.reservations.list_ends([])
+
+    assert (books.used_mib("n1"), books.used_mib("n2")) == (0, 0)
+
+
+def test_list_says_nothing_of_what_happened_after_it_began(books: Books) -> None:
+    books.reservations.list_begins()
+    pod = asking("a", 4000)
+    books.begin_binding(pod, "n1")
+    books.reservations.happened(pod.uid)
+
+    books.reservations.list_ends([])
+
+    assert books.used_mib("n1") == 4000

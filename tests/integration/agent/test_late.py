@@ -197,6 +197,20 @@ def test_record_copied_from_another_pod_is_of_no_use(world):
     assert world.env(answer)["ACME_MEMORY"] == "1"
 
 
+def test_name_belongs_to_the_container_it_was_first_started_for(world):
+    world.start()
+    first, second = (world.pod(name, {"main": [(world.npu(1), world.share())]}) for name in ("first", "second"))
+    answer = world.kubelet.admit(first["metadata"]["uid"], "main", ["npu-0::3"])
+    world.kubelet.prestart(["npu-0::3"])
+    before = world.spec(answer)
+    world.kubelet.entries[0]["PodUID"] = second["metadata"]["uid"]
+    world.kubelet.write_checkpoint()
+    code, text = world.kubelet.refused(["npu-0::3"])
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "given to another container" in text
+    assert world.spec(answer) == before
+
+
 def test_ids_that_nobody_holds_are_refused(world):
     world.start()
     code, text = world.kubelet.refused(["npu-0::0"])

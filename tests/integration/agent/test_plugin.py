@@ -63,6 +63,24 @@ def test_device_list_is_sent_on_change_only(world):
     assert len(updates) == 2
 
 
+def test_change_of_one_family_is_not_sent_to_those_who_follow_another(world):
+    resources = type(world.acme.family.resources)(count="other.example/x")
+    other = world.backend(
+        name="other",
+        family=builders.family("Other", resources=resources),
+        devices=[builders.device("x-0", family="Other", slots=1)],
+    )
+    world.backends.append(other)
+    world.start()
+    world.kubelet.await_devices("other.example/x")
+    before = len(world.kubelet.plugins[COUNT].updates)
+    other.devices = [builders.device(f"x-{n}", family="Other", slots=1) for n in range(2)]
+    world.eventually("the change", lambda: len(world.kubelet.devices("other.example/x")) == 2)
+    world.acme.devices = builders.devices(3)
+    world.eventually("the third device", lambda: len(world.kubelet.devices()) == 30)
+    assert len(world.kubelet.plugins[COUNT].updates) == before + 1
+
+
 def test_health_travels_both_ways(world):
     world.acme.devices = builders.devices(2, slots=1)
     world.start()

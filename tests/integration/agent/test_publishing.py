@@ -3,6 +3,7 @@
 import json
 
 from hami_core_py.codecs.native import parse_inventory
+from hami_core_py.models.views import node_view
 from hami_core_py.testing import builders
 
 KEY = "hami.io/node-acme-inventory"
@@ -37,6 +38,8 @@ def test_node_is_written_when_the_inventory_changes_and_at_no_other_time(world):
     found = len(world.acme.reconciled)
     world.eventually("further rounds", lambda: len(world.acme.reconciled) > found + 2)
     assert world.node()["metadata"]["resourceVersion"] == before
+    publisher, snapshot, node = world.agent._publisher, world.agent.table.snapshot, node_view(world.node())
+    assert publisher.wanted_annotations(snapshot, node) == publisher.wanted_totals(snapshot, node) == {}
     world.acme.devices = builders.devices(3)
     world.eventually("the third device", lambda: len(published(world).devices) == 3)
 

@@ -62,6 +62,10 @@ class SchedulerLaws(RuleBasedStateMachine):
             assert is_bound, "success is told only of what happened"
         elif held is None and not is_bound:
             assert self.process.ledger.holding(uid) is None, "a known failure leaves nothing behind"
+        elif held is not None and held.state is State.BINDING:
+            note = self.process.reservations.note(uid)
+            assert note is not None
+            assert note.unknown_since is not None, "only an unknown outcome keeps what bind took"
         if fault == "lost-after" and stored is not None and is_bound and stored["status"].get("phase") not in ENDED:
             holding = self.process.ledger.holding(uid)
             assert holding is not None, "an unknown outcome is not a failure"

@@ -1,0 +1,1 @@
+"""What can be wrong with an installation: small pure checks over facts that somebody else has gathered."""

@@ -25,7 +25,7 @@ REASONS_TOLD = 4
 """Reasons spelled out in one event, the most frequent first."""
 
 SILENT_SECONDS = 30.0
-"""The same words about the same pod are not said again within this: a refused pod may be tried many times a second."""
+"""A refused pod may be tried many times a second; within this it is not explained again, nor the same words repeated."""
 
 
 class Speaker(Protocol):
@@ -49,12 +49,15 @@ class Teller:
     def __init__(self, engine: Engine, events: Speaker, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._events, self._clock = engine, events, clock
         self._queue: queue.Queue[tuple[Asked, Verdicts] | None] = queue.Queue(100)
-        self._said: dict[str, tuple[str, float]] = {}
+        self._said: dict[str, tuple[str, str, float]] = {}
         self._thread = threading.Thread(target=self._run, name="explain", daemon=True)
         self._thread.start()
 
     def refused(self, asked: Asked, verdicts: Verdicts) -> None:
         """No node fits. Returns at once; when too many wait to be explained, this one is left out."""
+        before = self._said.get(asked.pod.uid)
+        if before is not None and before[0] == "FilteringFailed" and self._clock() - before[2] < SILENT_SECONDS:
+            return
         try:
             self._queue.put_nowait((asked, verdicts))
         except queue.Full:
@@ -93,11 +96,11 @@ class Teller:
     def _say(self, pod: PodView, reason: str, message: str) -> None:
         now = self._clock()
         before = self._said.get(pod.uid)
-        if before is not None and before[0] == message and now - before[1] < SILENT_SECONDS:
+        if before is not None and before[:2] == (reason, message) and now - before[2] < SILENT_SECONDS:
             return
         if len(self._said) > 10_000:
             self._said.clear()
-        self._said[pod.uid] = (message, now)
+        self._said[pod.uid] = (reason, message, now)
         self._events.say(about(pod), "Warning", reason, message)
 
     def _summary(self, asked: Asked, verdicts: Verdicts) -> str:

@@ -77,6 +77,10 @@ class Teller:
         """The pod could not be bound."""
         self._say(pod, "BindingFailed", problem)
 
+    def wait(self) -> None:
+        """Until everything asked for so far has been said."""
+        self._queue.join()
+
     def stop(self, timeout_seconds: float = 2.0) -> None:
         """End the thread."""
         try:
@@ -92,6 +96,8 @@ class Teller:
                 self._say(asked.pod, "FilteringFailed", self._summary(asked, verdicts))
             except Exception:
                 log.exception("refusal not explained", extra={"pod": asked.pod.name})
+            finally:
+                self._queue.task_done()
 
     def _say(self, pod: PodView, reason: str, message: str) -> None:
         now = self._clock()

@@ -136,7 +136,8 @@ struct physical {
     uint64_t bytes;
     _Atomic uint32_t references;    /* handles and mappings */
     int share;                  /* index of the shared block, or -1 */
-    int file;                   /* content that other processes map, or -1 */
+    uint32_t host;              /* lies in the host's memory: costs the device nothing */
+    uint64_t content;           /* where its content lies in the file of shared content */
     CUmemAllocationProp prop;
 };
 
@@ -179,9 +180,15 @@ bool block_find(CUdeviceptr at, struct found *out);
 CUresult block_free(CUdeviceptr at, bool stream_ordered);
 bool pool_take_granules(struct pool *p, uint64_t bytes);
 void pool_leave_granules(struct pool *p, uint64_t bytes);
+/* Turn the granules of a block into a block that other processes may hold. The shared number, or -1. */
+int block_share(CUdeviceptr at, CUdeviceptr *base, uint64_t *bytes);
+bool share_hold_here(uint32_t share, uint64_t generation);
+void share_leave_here(uint32_t share);
+uint64_t content_take(uint64_t bytes);
+void content_leave(uint64_t at, uint64_t bytes);
 void pool_settle(uint32_t device);      /* after a synchronisation: give back what is above the thresholds */
 
-enum range_kind { RANGE_HOST, RANGE_REGISTERED, RANGE_RESERVED, RANGE_MAPPED, RANGE_IPC };
+enum range_kind { RANGE_HOST, RANGE_REGISTERED, RANGE_RESERVED, RANGE_MAPPED, RANGE_IPC, RANGE_GRAPH };
 struct range {
     uint64_t base, bytes;
     enum range_kind kind;
@@ -208,6 +215,7 @@ bool ticket_done(struct context *c, uint64_t ticket);
 CUresult context_wait(struct context *c);
 int64_t work_of(struct context *c, struct stream *st, const struct kernel_cost *cost, uint64_t blocks);
 bool any_global_capture(void);
+bool graph_free(CUdeviceptr at);         /* memory of a graph that is freed outside of it */
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------------ */
 enum node_extra { NODE_PLAIN };

@@ -26,6 +26,7 @@ struct granule {
     struct slab *slab;          /* or NULL: first of a row */
     uint32_t row;               /* granules of the row; 0: inside one */
     uint32_t written;           /* has content of ours behind it */
+    uint32_t share;             /* number of the shared block it has become, plus one */
     uint64_t asked;
 };
 
@@ -112,6 +113,10 @@ static bool pay(struct heap *h, uint64_t n)
     return memory_charge(process.state, process.slot, h->device, h->kind, n * SIM_GRANULE);
 }
 
+static struct arena *arena_at(CUdeviceptr at, uint64_t *granule);
+static uint64_t row_start(struct arena *a, uint64_t at);
+static bool block_at(struct arena *a, uint64_t granule, CUdeviceptr at, struct found *out);
+
 static void repay(struct heap *h, uint64_t n)
 {
     if (h->pool)
@@ -187,6 +192,12 @@ static void row_leave(struct arena *a, uint64_t at)
 {
     struct heap *h = a->table[at].heap;
     uint64_t n = a->table[at].row;
+    uint32_t share = a->table[at].share;
+    if (share) {
+        a->table[at].share = 0;
+        mmap(a->base + at * SIM_GRANULE, n * SIM_GRANULE, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
     content_gone(a, at, n);
     for (uint64_t i = 0; i < n; i++) {
         a->table[at + i].heap = NULL;
@@ -197,7 +208,52 @@ static void row_leave(struct arena *a, uint64_t at)
         a->recent[n][a->recent_count[n]++] = at;
     else if (at < a->next)
         a->next = at;
-    repay(h, n);
+    if (share)
+        share_leave_here(share - 1);
+    else
+        repay(h, n);
+}
+
+int block_share(CUdeviceptr at, CUdeviceptr *base, uint64_t *bytes)
+{
+    uint64_t granule;
+    struct arena *a = arena_at(at, &granule);
+    struct found f;
+    if (!a)
+        return -1;
+    int share = -1;
+    pthread_mutex_lock(&a->lock);
+    uint64_t first = row_start(a, granule);
+    if (block_at(a, granule, at, &f) && !f.heap->pool && !f.heap->managed) {
+        struct granule *g = &a->table[first];
+        uint64_t n = g->row;
+        char *here = a->base + first * SIM_GRANULE;
+        *base = (CUdeviceptr)(uintptr_t)here;
+        *bytes = n * SIM_GRANULE;
+        if (!g->share) {
+            share = share_make(process.state, process.slot, f.heap->device, f.heap->kind, n * SIM_GRANULE);
+            uint64_t content = share < 0 ? UINT64_MAX : content_take(n * SIM_GRANULE);
+            if (content != UINT64_MAX) {
+                bool written = false;
+                for (uint64_t i = 0; i < n; i++)
+                    written |= a->table[first + i].written != 0;
+                if (written && pwrite(content_open(), here, n * SIM_GRANULE, (off_t)content) < 0)
+                    written = false;
+                mmap(here, n * SIM_GRANULE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, content_open(), (off_t)content);
+                for (uint64_t i = 0; i < n; i++) {
+                    if (!a->table[first + i].written)
+                        __atomic_fetch_add(&backed, 1, __ATOMIC_RELAXED);
+                    a->table[first + i].written = 1;
+                }
+                process.state->shares[share].content = content;
+                share_hold_here((uint32_t)share, 0);
+                g->share = (uint32_t)share + 1;
+            }
+        } else
+            share = (int)g->share - 1;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return share;
 }
 
 static void slab_link(struct slab *one)
@@ -340,7 +396,7 @@ CUresult block_free(CUdeviceptr at, bool stream_ordered)
     uint64_t granule;
     struct arena *a = arena_at(at, &granule);
     if (!a)
-        return CUDA_ERROR_INVALID_VALUE;
+        return graph_free(at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     struct found f;
     pthread_mutex_lock(&a->lock);
     if (!block_at(a, granule, at, &f) || f.base != at) {

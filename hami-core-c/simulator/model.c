@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -160,6 +161,25 @@ bool share_hold(struct sim_state *s, int self, uint32_t share, uint64_t generati
     }
     lock_leave(&s->lock);
     return held;
+}
+
+/* A descriptor that keeps the block alive wherever it travels: its open description holds a byte of the state file. */
+int share_descriptor(struct sim_state *s, uint32_t share)
+{
+    int fd = descriptor_open();
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = SIM_HANDLES + share, .l_len = 1};
+    if (fd >= 0 && (fcntl(fd, F_OFD_SETLK, &lock) < 0 || lseek(fd, SIM_HANDLES + share, SEEK_SET) < 0)) {
+        close(fd);
+        return -1;
+    }
+    s->shares[share].by_handle = 1;
+    return fd;
+}
+
+int share_of_descriptor(int fd)
+{
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    return at >= SIM_HANDLES && at < SIM_HANDLES + SIM_SHARED ? (int)(at - SIM_HANDLES) : -1;
 }
 
 void share_leave(struct sim_state *s, int self, uint32_t share)

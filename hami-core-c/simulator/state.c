@@ -49,6 +49,22 @@ int descriptor_open(void)
     return open(state_path(), O_RDWR | O_CLOEXEC);
 }
 
+int content_open(void)
+{
+    static int file = -1;
+    static pid_t opener;
+    pthread_mutex_lock(&opening);
+    if (file < 0 || opener != getpid()) {
+        char name[4200];
+        snprintf(name, sizeof name, "%s.content", state_path());
+        file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        opener = getpid();
+    }
+    int answer = file;
+    pthread_mutex_unlock(&opening);
+    return answer;
+}
+
 static struct sim_state *map(int fd)
 {
     void *at = mmap(NULL, sizeof(struct sim_state), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -80,6 +96,9 @@ int state_make(const char *path, const char *lines, char *why, size_t room)
     else if (configure(s, lines, why, room) == 0) {
         s->size = sizeof *s;
         atomic_store_explicit(&s->magic, SIM_MAGIC, memory_order_release);
+        char content[4300];
+        snprintf(content, sizeof content, "%s.content", path);
+        unlink(content);
         answer = rename(beside, path);
         if (answer < 0)
             snprintf(why, room, "%s: %s", path, strerror(errno));

@@ -97,7 +97,7 @@ struct sim_context { uint32_t used, slot, device; uint64_t number; };
 struct sim_share {              /* physical memory that more than one process may hold */
     _Atomic uint32_t state;     /* 0 free, 1 in use */
     uint32_t device, container, kind;
-    uint64_t bytes, generation;
+    uint64_t bytes, generation, content;
     uint32_t by_handle;         /* a descriptor may hold it, too */
     _Atomic uint64_t holders[SIM_SLOTS / 64];
 };
@@ -141,6 +141,7 @@ struct sim_state {
     _Atomic uint32_t faults_on, bell;
     _Atomic uint64_t xids_made;
     uint64_t contexts_made;
+    _Atomic uint64_t content_end;       /* of the file that holds what several mappings see */
     struct sim_xid xids[SIM_XIDS];
     struct sim_fault faults[SIM_FAULTS];
     struct sim_device devices[SIM_DEVICES];
@@ -173,6 +174,8 @@ int64_t clock_now(const struct sim_state *s);
 void clock_wait_until(struct sim_state *s, int64_t at);
 uint32_t shown_pid(const struct sim_state *s, uint32_t pid);
 int descriptor_open(void);
+/* The file beside the state with the content of shared memory; the descriptor stays open. */
+int content_open(void);
 
 /* ---- model.c: memory and time of devices ------------------------------------------------------------------------ */
 uint32_t memory_owner(const struct sim_state *s, uint32_t device);

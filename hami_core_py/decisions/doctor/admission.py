@@ -17,6 +17,7 @@ SYSTEM: Final = "kube-system"
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 RECORD_KEYS: Final = frozenset({RECORD, PROOF, BIND_NODE})
+RECORD_ENDS: Final = ("-devices-allocated", "-devices-to-allocate")
 GUARDED: Final = ("bindings", "nodes", "pods", "pods/binding", "pods/status")
 
 
@@ -51,6 +52,8 @@ def fails_open(facts: ClusterFacts) -> Iterator[Found]:
 )
 def unscoped(facts: ClusterFacts) -> Iterator[Found]:
     """A webhook that is away stops every pod of the cluster."""
+    if any(backend.every_pod for backend in facts.backends):
+        return
     for one in facts.webhooks:
         if not one.conditions:
             yield _subject(one), "it has no matchConditions: every pod of the selected namespaces waits for it"
@@ -212,9 +215,6 @@ def _covers(resources: frozenset[str], wanted: str) -> bool:
 
 def _mentions(policy: Policy, key: str) -> bool:
     """By name, or by how the names of records end."""
-    if key in policy.text:
-        return True
-    return any(
-        key.endswith(end) and f'endsWith("{end}")' in policy.text.replace("'", '"').replace('\\"', '"')
-        for end in ("-devices-allocated", "-devices-to-allocate", "-inventory", "-register", "-handshake")
-    )
+    text = policy.text.replace("\\", "").replace("'", '"')
+    ends = (end for end in RECORD_ENDS if key.endswith(end))
+    return f'"{key}"' in text or any(f'endsWith("{end}")' in text for end in ends)

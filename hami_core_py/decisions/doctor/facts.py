@@ -183,11 +183,13 @@ class Pod:
 class BackendFacts:
     """What the cluster's configuration enables.
 
-    :ivar has_agent: whether our node agent can serve it. :ivar pod_keys: annotations that only the control plane may write.
+    :ivar has_agent: whether our node agent can serve it. :ivar every_pod: whether a setting of it concerns pods without devices.
+    :ivar pod_keys: annotations of pods that only the control plane may write; ``node_keys``: of nodes, only agents.
     """
 
     name: str
     has_agent: bool = True
+    every_pod: bool = False
     pod_keys: frozenset[str] = frozenset()
     node_keys: frozenset[str] = frozenset()
 
@@ -201,6 +203,7 @@ class ClusterFacts:
         configuration is refused. :ivar scheduler_names: names that the webhook writes into pods.
     :ivar looked: what could be read; a check says nothing of what could not.
     :ivar usages: node, device, and what the records of live pods add up to on it.
+    :ivar unread: objects whose shape is not known, each with why.
     """
 
     now_ns: int
@@ -222,6 +225,7 @@ class ClusterFacts:
     settings_problem: str = ""
     publishes_totals: bool = True
     looked: frozenset[str] = frozenset()
+    unread: tuple[str, ...] = ()
 
     @property
     def resources(self) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ RESOURCES = (
     Resource("", "v1", "resourcequotas", "ResourceQuota", True, ("quota",), (), ("status",)),
     Resource("", "v1", "limitranges", "LimitRange", True, ("limits",)),
     Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, ("pvc",), (), ("status",)),
+    Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
     Resource("coordination.k8s.io", "v1", "leases", "Lease", unconditional_update=False),
     Resource(
         "events.k8s.io", "v1", "events", "Event", True, ("ev",), fields=_NEW_EVENT_FIELDS, stored_as=("", "events")

@@ -79,7 +79,7 @@ class Holdings:
         self.records.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in sorted(self.records.glob("*.json")):
             try:
-                holding = _parse(path.read_bytes(), str(path))
+                holding = parse_holding(path.read_bytes(), str(path))
             except (OSError, BadInputError, KeyError, TypeError, ValueError) as problem:
                 log.error("record of a container left out", extra={"path": str(path), "problem": str(problem)})
                 continue
@@ -162,7 +162,8 @@ def _render(holding: Holding) -> bytes:
     )
 
 
-def _parse(text: bytes, where: str) -> Holding:
+def parse_holding(text: bytes, where: str) -> Holding:
+    """Read a record. :raises: what its values raise when they are not as they should be, ``BadInputError`` among others."""
     values: dict[str, Any] = orjson.loads(text)
     if values["version"] != 1:
         raise BadInputError(where, "version 1", str(values["version"]), "upgrade the agent")

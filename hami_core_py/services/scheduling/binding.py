@@ -108,7 +108,10 @@ class Binder:
         held: list[NodeLock] = []
         try:
             check_complete(asked.request, placement)
-            written = record_of(pod, placement, self._ask, at_ns=self._clock_ns(), ordered=ordered)
+            # A pod that asks for nothing of ours is bound as anybody would bind it.
+            written = {}
+            if asked.request.families:
+                written = record_of(pod, placement, self._ask, at_ns=self._clock_ns(), ordered=ordered)
             for lock in self._locks_of(node, ordered):
                 self._take_lock(node, pod, lock)
                 held.append(lock)

@@ -87,3 +87,13 @@ def test_record_of_an_earlier_life_counts_after_a_restart(make_world, api) -> No
     assert again.usage("n1")["npu-0"].memory_mib == 4000
     pod = again.add_pod("b", count=1, memory=4000)
     assert again.filter(pod, ["n1"])["NodeNames"] == []
+
+
+def test_pod_that_asks_for_nothing_of_ours_is_bound_without_a_record(world: World) -> None:
+    world.add_node("n1", one_device())
+    pod = world.add_pod("plain", cpu="1")
+
+    assert world.bind(pod, "n1") == ""
+
+    assert world.node_of("plain") == "n1"
+    assert not world.pod("plain")["metadata"].get("annotations")

@@ -64,6 +64,17 @@ def test_process_becomes_ready_answers_and_ends_cleanly(run: Run) -> None:
     assert process.wait(20) == 0
 
 
+def test_probes_and_metrics_have_a_port_without_the_extender(run: Run) -> None:
+    process = run("--listen", "127.0.0.1:0", "--plain-http", "--metrics-listen", "127.0.0.1:0")
+    extender, beside = first_line(process), first_line(process)
+
+    eventually(lambda: httpx.get(f"{beside}/readyz").status_code == 200, "it is ready")
+
+    assert extender != beside
+    assert "process_resident_memory_bytes" in httpx.get(f"{beside}/metrics").text
+    assert httpx.post(f"{beside}/bind", json={}).status_code == 404
+
+
 def test_without_an_api_server_it_lives_and_says_what_is_missing(run: Run, api: ApiServer) -> None:
     api.stop()
     url = first_line(run("--listen", "127.0.0.1:0", "--plain-http"))

@@ -9,13 +9,16 @@ COMMANDS = {
     "admit": "what the webhook would do with a pod",
     "backends": "which backends are loaded, their versions and hooks",
     "bench": "measure the real servers",
+    "certificates": "make and renew an installation's certificates",
     "config": "check a configuration file",
     "device-plugin": "run the node agent",
+    "doctor": "what is wrong with an installation",
     "explain": "where a pod fits, and why not elsewhere",
     "lab": "the whole system on this machine, without a cluster or a GPU",
     "monitor": "run the monitor",
     "scheduler": "run the kube-scheduler extender",
     "status": "nodes, devices and shares",
+    "support-bundle": "what to attach to a question, without secrets",
     "webhook": "run the admission webhook",
 }
 

@@ -42,7 +42,9 @@ def chart(name: str) -> None:
     try:
         loaded = {backend.info.name: backend for backend in load(None).ask.backends.loaded}
         if name not in loaded:
-            raise BadInputError("hami backends chart", "an installed backend", repr(name), f"known: {', '.join(loaded)}")
+            raise BadInputError(
+                "hami backends chart", "an installed backend", repr(name), f"known: {', '.join(loaded)}"
+            )
         click.echo(values_file(loaded[name]), nl=False)
     except HamiError as problem:
         fail(problem)

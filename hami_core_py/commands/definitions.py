@@ -40,7 +40,7 @@ def definition(backend: LoadedBackend) -> dict[str, Any]:
         "managed": list(_managed(backend.families, settings)),
         "bookkeeping": {"pods": _pod_keys(backend), "nodes": _node_keys(backend)},
     }
-    if _AGENT_HOOKS <= set(backend.hooks) and authored.get("agent", {}) is not None:
+    if set(backend.hooks) >= _AGENT_HOOKS and authored.get("agent", {}) is not None:
         found["agent"] = {"monitor": _MONITOR_HOOK in backend.hooks, **authored.get("agent", {})}
     for key in AUTHORED_KEYS[2:]:
         if authored.get(key):
@@ -131,7 +131,7 @@ def _node_keys(backend: LoadedBackend) -> list[str]:
 
 def _authored(backend: LoadedBackend) -> dict[str, Any]:
     """What the backend's package says of its chart; empty when it says nothing."""
-    module = getattr(backend.plugin, "__package__", None) or getattr(backend.plugin, "__name__", "")
+    module = str(getattr(backend.plugin, "__package__", None) or getattr(backend.plugin, "__name__", ""))
     try:
         file = importlib.resources.files(module).joinpath(AUTHORED)
     except (ImportError, TypeError, ValueError):
@@ -143,5 +143,7 @@ def _authored(backend: LoadedBackend) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         raise BackendError(backend.info.name, "", f"{AUTHORED}: {' '.join(str(problem).split())}") from problem
     if not isinstance(said, dict) or not set(said) <= set(AUTHORED_KEYS):
-        raise BackendError(backend.info.name, "", f"{AUTHORED}: expected keys {', '.join(AUTHORED_KEYS)}, got {said!r:.200}")
+        raise BackendError(
+            backend.info.name, "", f"{AUTHORED}: expected keys {', '.join(AUTHORED_KEYS)}, got {said!r:.200}"
+        )
     return said

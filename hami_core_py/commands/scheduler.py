@@ -41,6 +41,10 @@ left over are the few cycles of frameworks."""
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Authority of the clients' certificates (PEM); beyond loopback they are demanded.",
 )
+@click.option(
+    "--metrics-listen",
+    help="ADDRESS:PORT of probes and metrics alone, in plain HTTP; default: beside the extender's own routes only.",
+)
 @click.option("--scheduler-name", help="Source of the events we write.")
 @click.option("--node-policy", type=click.Choice(["binpack", "spread"]), help="Default policy among nodes.")
 @click.option("--device-policy", help="Default policy among the devices of a node, or a comma list of them.")
@@ -55,6 +59,7 @@ def command(
     tls_cert: Path | None,
     tls_key: Path | None,
     client_ca: Path | None,
+    metrics_listen: str | None,
     scheduler_name: str | None,
     node_policy: str | None,
     device_policy: str | None,
@@ -70,6 +75,7 @@ def command(
     }
     try:
         where = _listen(listen, plain_http, tls_cert, tls_key, client_ca)
+        beside = Listen.parse(metrics_listen) if metrics_listen else None
         loaded = load(config, flags)
         settings = loaded.settings
         chosen = options(settings)
@@ -91,15 +97,23 @@ def command(
     app = FastAPI(openapi_url=None)
     app.include_router(extender.router())
     app.include_router(operations(scheduler.missing, registry))
-    server = HttpServer(app, where, name="extender")
+    servers = [HttpServer(app, where, name="extender")]
+    if beside is not None:
+        # A kubelet and Prometheus reach neither loopback nor a port that demands client certificates.
+        operated = FastAPI(openapi_url=None)
+        operated.include_router(operations(scheduler.missing, registry))
+        servers.append(HttpServer(operated, beside, name="extender metrics"))
     try:
-        server.start()
+        for server in servers:
+            server.start()
     except OSError as problem:
         fail(str(problem))
-    click.echo(server.url)
+    for server in servers:
+        click.echo(server.url)
     scheduler.start()
     stopped.wait()
-    server.stop()
+    for server in servers:
+        server.stop()
     extender.close()
     scheduler.stop()
     client.close()

@@ -1,0 +1,49 @@
+/* Charging what the driver hands out. Bytes are the card's, not the program's: large blocks are whole granules, small ones share. */
+#ifndef HAMI_HOLDINGS_H
+#define HAMI_HOLDINGS_H
+
+#include "runtime.h"
+
+#define GRANULE (UINT64_C(2) << 20)
+#define LARGEST_SHARED (UINT64_C(1) << 20)
+
+enum held { HELD_BLOCK, HELD_SMALL, HELD_STREAM, HELD_IMPORT, HELD_NOTHING };
+
+static inline uint64_t granules(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - GRANULE ? bytes : (bytes + GRANULE - 1) & ~(GRANULE - 1);
+}
+
+/* Pass calls of processes without limits on; refuse those of processes that must not run. */
+#define GATE(p, next, forward)                                                                  \
+    struct process *p;                                                                          \
+    switch (runtime_stage(&p, next)) {                                                          \
+    case STAGE_OPEN: return forward;                                                            \
+    case STAGE_CLOSED: return CUDA_ERROR_OPERATING_SYSTEM;                                      \
+    default: break;                                                                             \
+    }
+
+/* Reserve bytes of a device; before it refuses, own pools are trimmed and what died unseen is given up. */
+bool charge(struct process *p, const struct driver *d, int device, enum charge kind, uint64_t bytes);
+void uncharge(struct process *p, int device, enum charge kind, uint64_t bytes);
+
+/* A block: reserved before the driver is called, entered or given back after it. */
+struct claim { struct place at; uint64_t bytes; uint8_t kind, size_class; };
+bool claim_make(struct process *p, const struct driver *d, const struct place *at, uint64_t bytes, struct claim *out);
+void claim_drop(struct process *p, const struct claim *c);
+bool claim_enter(struct process *p, const struct claim *c, enum family family, uint64_t key);
+/* The driver has freed what a holding stood for. */
+void holding_gone(struct process *p, enum family family, const struct holding *h);
+/* A context has ended: everything that lived in it is free. */
+void holdings_end_context(struct process *p, uint64_t context);
+
+/* pools.c */
+void pools_trim(struct process *p, const struct driver *d, int device);
+void pool_block_gone(struct process *p, const struct holding *h);
+/* Books follow what the pools keep, after calls that may change it. */
+void pools_settle(struct process *p, const struct driver *d);
+
+/* shares.c */
+void shares_settle_orphans(struct process *p, const struct driver *d, int device);
+
+#endif

@@ -1,0 +1,326 @@
+#include "ledger.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "latch.h"
+#include "steps.h"
+
+#ifdef HAMI_STEPS
+void (*hami_step)(enum step step);
+long long hami_patience_ns = 2000000000;
+#endif
+
+#define ASK_AFTER_NS 1000000            /* spin so long before the kernel is asked about the owner */
+/* An owner that lives but does not move is stopped by a signal. */
+#ifdef HAMI_STEPS
+#define GIVE_UP_NS ((uint64_t)hami_patience_ns)
+#else
+#define GIVE_UP_NS 2000000000u
+#endif
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t load(const _Atomic uint64_t *word) { return atomic_load_explicit(word, memory_order_relaxed); }
+static void store(_Atomic uint64_t *word, uint64_t value) { atomic_store_explicit(word, value, memory_order_relaxed); }
+
+static unsigned slots_seen(const struct ledger *l)
+{
+    int32_t n = atomic_load_explicit(&l->region->slot_count, memory_order_acquire);
+    return n < 0 ? 0 : n > HAMI_SLOTS ? HAMI_SLOTS : (unsigned)n;
+}
+
+static bool owner_lives(struct ledger *l, uint64_t owner)
+{
+    unsigned slot = (unsigned)(owner & 0xffff) - 1;
+    if (slot >= HAMI_SLOTS)
+        return false;               /* no process ever wrote this */
+    if (owner == l->name)
+        return true;                /* another thread of ours */
+    atomic_thread_fence(memory_order_acquire);  /* the epoch was written before the word */
+    if (load(&l->region->slots[slot].epoch) != owner >> 16)
+        return false;               /* the slot has been taken by somebody else since */
+    STEP(STEP_ASK);
+    int round = l->liveness.begin(l->liveness.who);
+    if (round < 0)
+        return true;
+    bool lives = l->liveness.alive(round, slot);
+    l->liveness.end(round);
+    return lives;
+}
+
+static bool lock_slowly(struct ledger *l, _Atomic uint64_t *word, bool *recount)
+{
+    uint64_t began = now_ns(), asked = began;
+    for (;;) {
+        uint64_t owner = 0;
+        for (int i = 0; i < 32; i++) {
+            STEP(STEP_LOCK);
+            owner = 0;
+            if (atomic_compare_exchange_weak_explicit(word, &owner, l->name, memory_order_acq_rel, memory_order_relaxed))
+                return true;
+            cpu_pause();
+        }
+        sched_yield();
+        uint64_t now = now_ns();
+        if (now - asked < ASK_AFTER_NS)
+            continue;
+        asked = now;
+        if (owner && !owner_lives(l, owner)) {
+            STEP(STEP_TAKE_OVER);
+            if (atomic_compare_exchange_strong_explicit(word, &owner, l->name, memory_order_acq_rel, memory_order_relaxed)) {
+                *recount = true;
+                return true;
+            }
+        }
+        if (now - began > GIVE_UP_NS)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+}
+
+bool ledger_lock(struct ledger *l, unsigned device)
+{
+    _Atomic uint64_t *word = &l->extension->devices[device].owner;
+    uint64_t free = 0;
+    bool recount = false;
+    STEP(STEP_LOCK);
+    if (__builtin_expect(!atomic_compare_exchange_strong_explicit(word, &free, l->name, memory_order_acq_rel, memory_order_relaxed), 0) &&
+        !lock_slowly(l, word, &recount))
+        return false;
+    if (recount)
+        ledger_recount(l, device);
+    return true;
+}
+
+void ledger_unlock(struct ledger *l, unsigned device)
+{
+    STEP(STEP_UNLOCK);
+    atomic_store_explicit(&l->extension->devices[device].owner, 0, memory_order_release);
+}
+
+static _Atomic uint64_t *part(struct hami_memory *m, enum charge kind)
+{
+    return kind == CHARGE_CONTEXT ? &m->context : kind == CHARGE_MODULE ? &m->module : &m->data;
+}
+
+void ledger_slot_add(struct ledger *l, unsigned slot, unsigned device, enum charge kind, int64_t bytes)
+{
+    struct hami_memory *m = &l->region->slots[slot].used[device];
+    _Atomic uint64_t *word = part(m, kind);
+    uint64_t was = load(word), total = load(&m->total), down = bytes < 0 ? (uint64_t)-bytes : 0;
+    if (down > was)                 /* somebody wrote our slot: never wrap */
+        down = was;
+    store(word, bytes < 0 ? was - down : was + (uint64_t)bytes);
+    store(&m->total, bytes < 0 ? total - (down < total ? down : total) : total + (uint64_t)bytes);
+}
+
+static void zero(struct hami_memory *m)
+{
+    store(&m->total, 0);
+    store(&m->context, 0);
+    store(&m->module, 0);
+    store(&m->data, 0);
+    store(&m->offset, 0);
+}
+
+static bool holds(const struct hami_share *s, unsigned slot)
+{
+    return load(&s->holders[slot / 64]) >> (slot % 64) & 1;
+}
+
+/* A share whose bearer died goes to another holder; without any it stays charged to the container only while a descriptor may keep
+ * the memory. */
+static uint64_t pass_on(struct ledger *l, struct hami_share *s, const uint64_t *living)
+{
+    unsigned device = atomic_load_explicit(&s->device, memory_order_relaxed);
+    unsigned bearer = atomic_load_explicit(&s->bearer, memory_order_relaxed) - 1;
+    bool borne = bearer < HAMI_SLOTS && (living[bearer / 64] >> (bearer % 64) & 1) && holds(s, bearer);
+    unsigned heir = HAMI_SLOTS;
+    for (unsigned i = 0; i < HAMI_SLOTS / 64; i++) {
+        uint64_t left = load(&s->holders[i]) & living[i];
+        store(&s->holders[i], left);
+        if (left && heir == HAMI_SLOTS)
+            heir = i * 64 + (unsigned)__builtin_ctzll(left);
+    }
+    if (borne)
+        return 0;
+    if (heir < HAMI_SLOTS) {
+        ledger_slot_add(l, heir, device, CHARGE_DATA, (int64_t)load(&s->bytes));
+        atomic_store_explicit(&s->bearer, heir + 1, memory_order_relaxed);
+        return 0;
+    }
+    atomic_store_explicit(&s->bearer, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&s->by_descriptor, memory_order_relaxed))
+        return load(&s->bytes);
+    store(&s->key, 0);
+    return 0;
+}
+
+void ledger_recount(struct ledger *l, unsigned device)
+{
+    uint64_t living[HAMI_SLOTS / 64] = {0}, sum = 0;
+    unsigned n = slots_seen(l);
+    bool shared = false;
+    for (unsigned i = 0; i < HAMI_SHARES; i++)
+        shared |= load(&l->extension->shares[i].key) && atomic_load_explicit(&l->extension->shares[i].device, memory_order_relaxed) == device;
+    int round = l->liveness.begin(l->liveness.who);
+    for (unsigned i = 0; i < n; i++) {
+        struct hami_memory *m = &l->region->slots[i].used[device];
+        bool empty = !load(&m->total) && !load(&m->context) && !load(&m->module) && !load(&m->data);
+        if (empty && !shared)
+            continue;
+        if (i == l->slot || round < 0 || l->liveness.alive(round, i)) {
+            living[i / 64] |= UINT64_C(1) << (i % 64);
+        } else if (!empty) {
+            STEP(STEP_ZERO);
+            zero(m);
+        }
+    }
+    if (round >= 0)
+        l->liveness.end(round);
+    for (unsigned i = 0; shared && i < HAMI_SHARES; i++) {
+        struct hami_share *s = &l->extension->shares[i];
+        if (load(&s->key) && atomic_load_explicit(&s->device, memory_order_relaxed) == device)
+            sum += pass_on(l, s, living);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        struct hami_memory *m = &l->region->slots[i].used[device];
+        uint64_t total = load(&m->context) + load(&m->module) + load(&m->data);     /* a kill may lie between two stores */
+        if (load(&m->total) != total)
+            store(&m->total, total);
+        sum += total;
+    }
+    STEP(STEP_RECOUNT);
+    store(&l->extension->devices[device].used, sum);
+}
+
+void ledger_reap(struct ledger *l, unsigned device)
+{
+    if (!ledger_lock(l, device))
+        return;
+    ledger_recount(l, device);
+    ledger_unlock(l, device);
+}
+
+uint64_t ledger_used(const struct ledger *l, unsigned device)
+{
+    return load(&l->extension->devices[device].used);
+}
+
+/* Inside: bytes that could not be returned when they were freed. */
+static void pay(struct ledger *l, unsigned device)
+{
+    struct hami_device *d = &l->extension->devices[device];
+    for (int kind = 0; kind < CHARGES; kind++) {
+        if (__builtin_expect(load(&l->owed[device][kind]) == 0, 1))
+            continue;
+        uint64_t bytes = atomic_exchange(&l->owed[device][kind], 0), used = load(&d->used);
+        store(&d->used, used - (bytes < used ? bytes : used));
+        ledger_slot_add(l, l->slot, device, (enum charge)kind, -(int64_t)bytes);
+    }
+}
+
+enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes, uint64_t limit)
+{
+    struct hami_device *d = &l->extension->devices[device];
+    if (bytes > INT64_MAX)
+        return VERDICT_FULL;
+    if (!ledger_lock(l, device))
+        return VERDICT_STUCK;
+    pay(l, device);
+    STEP(STEP_CHECK);
+    uint64_t used = load(&d->used);
+    if (used > limit || bytes > limit - used) {
+        ledger_recount(l, device);
+        used = load(&d->used);
+    }
+    enum verdict verdict = used > limit || bytes > limit - used ? VERDICT_FULL : VERDICT_DONE;
+    if (verdict == VERDICT_DONE) {
+        STEP(STEP_SLOT_UP);
+        ledger_slot_add(l, l->slot, device, kind, (int64_t)bytes);
+        STEP(STEP_USED_UP);
+        store(&d->used, used + bytes);
+    }
+    ledger_unlock(l, device);
+    return verdict;
+}
+
+void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes)
+{
+    struct hami_device *d = &l->extension->devices[device];
+    if (!bytes)
+        return;
+    if (!ledger_lock(l, device)) {
+        atomic_fetch_add(&l->owed[device][kind], bytes);
+        return;
+    }
+    pay(l, device);
+    uint64_t used = load(&d->used);
+    STEP(STEP_USED_DOWN);
+    store(&d->used, used - (bytes < used ? bytes : used));
+    STEP(STEP_SLOT_DOWN);
+    ledger_slot_add(l, l->slot, device, kind, -(int64_t)bytes);
+    ledger_unlock(l, device);
+}
+
+void ledger_claim(struct ledger *l, int32_t pid)
+{
+    struct hami_slot *slot = &l->region->slots[l->slot];
+    uint64_t old = load(&slot->epoch), before = (old & 0xffffffffffff) << 16 | (l->slot + 1);
+    uint64_t epoch = (old + 1) & 0xffffffffffff;
+    l->name = epoch << 16 | (l->slot + 1);
+    int32_t seen = atomic_load_explicit(&l->region->slot_count, memory_order_relaxed);
+    while (seen < (int32_t)l->slot + 1 &&
+           !atomic_compare_exchange_weak_explicit(&l->region->slot_count, &seen, (int32_t)l->slot + 1, memory_order_release, memory_order_relaxed))
+        ;
+    STEP(STEP_EPOCH);
+    atomic_store_explicit(&slot->epoch, epoch, memory_order_release);
+    for (unsigned device = 0; device < HAMI_DEVICES; device++) {
+        STEP(STEP_INHERIT);
+        struct hami_memory *m = &slot->used[device];
+        uint64_t owner = before;    /* our predecessor died inside: nobody but us may know it, for the byte is ours now */
+        bool inside = atomic_compare_exchange_strong_explicit(&l->extension->devices[device].owner, &owner, l->name, memory_order_acq_rel,
+            memory_order_relaxed);
+        bool left = load(&m->total) || load(&m->context) || load(&m->module) || load(&m->data);
+        if (inside || (left && ledger_lock(l, device))) {
+            zero(m);
+            ledger_recount(l, device);
+            ledger_unlock(l, device);
+        }
+        store(&slot->monitor_used[device], 0);
+        store(&slot->utilization[device].sm, 0);
+        store(&slot->utilization[device].decoder, 0);
+        store(&slot->utilization[device].encoder, 0);
+    }
+    STEP(STEP_ANNOUNCE);
+    atomic_store_explicit(&slot->host_pid, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->pid, pid, memory_order_relaxed);
+    atomic_store_explicit(&slot->status, 1, memory_order_release);
+}
+
+void ledger_leave(struct ledger *l)
+{
+    struct hami_slot *slot = &l->region->slots[l->slot];
+    for (unsigned device = 0; device < HAMI_DEVICES; device++) {
+        struct hami_memory *m = &slot->used[device];
+        if (!(load(&m->total) || load(&m->context) || load(&m->module) || load(&m->data)) || !ledger_lock(l, device))
+            continue;
+        STEP(STEP_LEAVE);
+        for (unsigned i = 0; i < HAMI_SHARES; i++)
+            atomic_fetch_and_explicit(&l->extension->shares[i].holders[l->slot / 64], ~(UINT64_C(1) << (l->slot % 64)), memory_order_relaxed);
+        zero(&slot->used[device]);
+        ledger_recount(l, device);
+        ledger_unlock(l, device);
+        store(&slot->monitor_used[device], 0);
+        store(&slot->utilization[device].sm, 0);
+    }
+    atomic_store_explicit(&slot->host_pid, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->status, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->pid, 0, memory_order_release);
+}

@@ -1,0 +1,52 @@
+/* Who holds how many bytes of each device, exact under SIGKILL. Pure: works on memory it is given and asks a callback who lives.
+ *
+ * Per device an owner word excludes everybody else. Its holder may die at any step; the kernel is asked, and whoever takes over
+ * counts anew what the living hold. The driver is never called inside. Slot numbers tell what a process holds; `used` is their
+ * sum, so that a check reads one word. */
+#ifndef HAMI_LEDGER_H
+#define HAMI_LEDGER_H
+
+#include <stdbool.h>
+
+#include "hami/region.h"
+
+enum charge { CHARGE_CONTEXT, CHARGE_MODULE, CHARGE_DATA, CHARGES };
+enum verdict { VERDICT_DONE, VERDICT_FULL, VERDICT_STUCK };
+
+struct liveness {                   /* who lives, asked in rounds; begin answers -1 when nobody can be asked */
+    int (*begin)(void *who);
+    bool (*alive)(int round, unsigned slot);
+    void (*end)(int round);
+    void *who;
+};
+
+struct ledger {
+    struct hami_region *region;
+    struct hami_extension *extension;
+    unsigned slot;
+    uint64_t name;                  /* what we write into owner words */
+    struct liveness liveness;
+    _Atomic uint64_t owed[HAMI_DEVICES][CHARGES];   /* returned while a word was stuck; goes with the next change */
+};
+
+/* Our byte is held. Drop what the slot's last user left behind, also its owner words, and appear as in use. Any thread, once. */
+void ledger_claim(struct ledger *l, int32_t pid);
+/* Give everything back and appear as not in use. The byte stays held until the process ends. */
+void ledger_leave(struct ledger *l);
+/* Add bytes unless the device's sum would pass the limit; counts the living before it refuses. Any thread, not in a signal handler. */
+enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes, uint64_t limit);
+/* Take bytes back. Never fails: what cannot be written now is owed. */
+void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes);
+/* Count the living now. */
+void ledger_reap(struct ledger *l, unsigned device);
+/* Bytes held by the container. One load, no lock. */
+uint64_t ledger_used(const struct ledger *l, unsigned device);
+/* Take and leave a device's owner word, for changes to its shares. */
+bool ledger_lock(struct ledger *l, unsigned device);
+void ledger_unlock(struct ledger *l, unsigned device);
+/* Inside: sum the living, zeroing the dead and passing on what they shared. */
+void ledger_recount(struct ledger *l, unsigned device);
+/* Inside: move bytes between our slot, a share and the sum without changing what is used. */
+void ledger_slot_add(struct ledger *l, unsigned slot, unsigned device, enum charge kind, int64_t bytes);
+
+#endif

@@ -1,0 +1,24 @@
+/* What belongs to one process: a page that the kernel gives to children as zeros (fork and raw clone alike), so nothing inherited is
+ * ever taken for one's own, and no at-fork handler has to run in time. */
+#ifndef HAMI_PROCESS_H
+#define HAMI_PROCESS_H
+
+#include "latch.h"
+#include "pointers.h"
+#include "state.h"
+
+struct process {
+    _Atomic uint32_t stage;         /* enum stage; 0 in a fresh child */
+    struct latch starting;          /* rank 1: held while the process attaches */
+    struct latch tables;            /* rank 2: a driver's table is being filled */
+    struct latch pools;             /* rank 3: sums of pools */
+    struct state state;             /* valid from STAGE_READY on */
+    struct pointers pointers;       /* latches of rank 4 inside */
+};
+
+/* Never NULL, except where even one page cannot be had. Safe at any time. */
+struct process *process(void);
+/* NULL where nothing of ours ever ran. */
+struct process *process_if_any(void);
+
+#endif

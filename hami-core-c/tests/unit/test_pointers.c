@@ -1,0 +1,91 @@
+#include "pointers.h"
+
+#include <pthread.h>
+
+#include "check.h"
+
+static struct pointers table;
+
+static void what_is_put_is_taken_once(void)
+{
+    struct holding h = {.bytes = 5, .context = 6, .extra = 7, .device = 3, .kind = 2}, out;
+    CHECK(pointers_put(&table, FAMILY_POINTER, 0x7000000000, &h));
+    CHECK(!pointers_take(&table, FAMILY_HANDLE, 0x7000000000, &out));
+    CHECK(pointers_take(&table, FAMILY_POINTER, 0x7000000000, &out));
+    SAME(out.bytes, 5);
+    SAME(out.context, 6);
+    SAME(out.extra, 7);
+    SAME(out.device, 3);
+    SAME(out.kind, 2);
+    CHECK(!pointers_take(&table, FAMILY_POINTER, 0x7000000000, &out));
+}
+
+static void a_model_agrees_over_many_changes(void)
+{
+    static uint8_t there[50000];
+    unsigned seed = 3;
+    uint64_t live = 0;
+    for (int i = 0; i < 2000000; i++) {
+        unsigned k = (unsigned)rand_r(&seed) % 50000;
+        struct holding h = {.bytes = k}, out;
+        uint64_t key = 0x7f0000000000 + (uint64_t)k * 512;
+        if (there[k]) {
+            CHECK(pointers_take(&table, FAMILY_POINTER, key, &out) && out.bytes == k);
+            live--;
+        } else {
+            CHECK(!pointers_get(&table, FAMILY_POINTER, key, &out));
+            CHECK(pointers_put(&table, FAMILY_POINTER, key, &h));
+            live++;
+        }
+        there[k] ^= 1;
+    }
+    SAME(pointers_count(&table), live);
+}
+
+static int dropped;
+static void count(void *who, enum family family, uint64_t key, const struct holding *h)
+{
+    (void)who;
+    (void)family;
+    (void)key;
+    dropped += h->context == 77;
+}
+
+static void what_dies_with_a_context_is_dropped_and_nothing_else(void)
+{
+    uint64_t before = pointers_count(&table);
+    for (uint64_t i = 0; i < 1000; i++)
+        CHECK(pointers_put(&table, FAMILY_ARRAY, 1000 + i, &(struct holding){.context = i % 2 ? 77 : 78}));
+    pointers_drop(&table, 77, count, NULL);
+    SAME(dropped, 500);
+    SAME(pointers_count(&table), before + 500);
+}
+
+static void *hammer(void *argument)
+{
+    uint64_t base = (uint64_t)(uintptr_t)argument << 32;
+    for (uint64_t i = 0; i < 100000; i++) {
+        struct holding h = {.bytes = i}, out;
+        CHECK(pointers_put(&table, FAMILY_POINTER, base + i % 300, &h));
+        CHECK(pointers_take(&table, FAMILY_POINTER, base + i % 300, &out) && out.bytes == i);
+    }
+    return NULL;
+}
+
+static void threads_do_not_meet(void)
+{
+    pthread_t t[4];
+    for (uintptr_t i = 0; i < 4; i++)
+        pthread_create(&t[i], NULL, hammer, (void *)(i + 1));
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
+}
+
+int main(void)
+{
+    what_is_put_is_taken_once();
+    a_model_agrees_over_many_changes();
+    what_dies_with_a_context_is_dropped_and_nothing_else();
+    threads_do_not_meet();
+    return 0;
+}

@@ -18,7 +18,8 @@ dev: $(READY)  ## Prepare .venv with everything installed editable.
 $(READY): pyproject.toml backends/nvidia/pyproject.toml backends/mock/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python $(DISTRIBUTIONS) --group dev
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(DISTRIBUTIONS) --group dev
+	$(BIN)/python -m compileall -q hami_core_py backends
 	touch $(READY)
 
 clean:

@@ -139,6 +139,9 @@ def _run(scenario: Scenario, console: Console, keep: bool) -> dict[str, Any]:
         pods = player.pods()
         console.print()
         console.print(pods_table(pods))
+    except HamiError:
+        keep = True
+        raise
     finally:
         lab.stop()
         if keep:
@@ -192,7 +195,7 @@ def _result(
 def _follow(state: LabState, process: subprocess.Popen[bytes], console: Console) -> None:
     """Show the supervisor's progress until the lab is ready."""
     shown = 0
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while True:
         lines = state.progress()
         for line in lines[shown:]:

@@ -14,7 +14,7 @@ from hami_core_py.cluster.errors import ApiError, NotFound
 from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.kubelet import end_containers
-from hami_core_py.lab.processes import LabError, LabProcess, Program, free_ports, until
+from hami_core_py.lab.processes import START_SECONDS, LabError, LabProcess, Program, free_ports, until
 from hami_core_py.lab.scenario import LabShape, ProcessStep
 from hami_core_py.models.families import Family
 
@@ -241,7 +241,7 @@ class LabCluster:
         }
         path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
         probe = _listening(self._ports["webhook"])
-        until(probe, 30, f"webhook did not listen; see {self.processes['webhook'].log}")
+        until(probe, START_SECONDS, f"webhook did not listen; see {self.processes['webhook'].log}")
         self.client.create(path, body)
 
     def _wait_offered_again(self, node: str) -> None:
@@ -253,7 +253,7 @@ class LabCluster:
     def _wait_node(self, name: str) -> None:
         offered = any(node.devices for node in self.shape.nodes if node.name == name)
         log = self.processes[f"device-plugin@{name}"].log
-        until(lambda: self._is_ready(name, offered), 40, f"node {name} did not become ready; see {log}")
+        until(lambda: self._is_ready(name, offered), START_SECONDS, f"node {name} did not become ready; see {log}")
 
     def _is_ready(self, name: str, offered: bool) -> bool:
         try:

@@ -15,6 +15,10 @@ from pathlib import Path
 from hami_core_py.errors import HamiError
 
 
+START_SECONDS = 90.0
+"""A dozen programs start at once; a busy machine with two cores needs its time."""
+
+
 class LabError(HamiError):
     """The lab could not do what it was asked; the text names the log to read."""
 
@@ -93,7 +97,7 @@ class LabProcess:
             self.kill()
             return self._process.returncode
 
-    def wait_ready(self, timeout_seconds: float = 40.0) -> None:
+    def wait_ready(self, timeout_seconds: float = START_SECONDS) -> None:
         """Wait until its probe answers. :raises LabError: it ended, or did not become ready in time."""
         if not self.program.ready_url:
             return

@@ -6,14 +6,14 @@ from typing import Final
 from hami_core_py.codecs.records import CORE_KEYS
 from hami_core_py.hooks.ask import Ask
 
-_PREFIX: Final = "hami.io/"
+PREFIX: Final = "hami.io/"
 # Records of a family whose backend is not installed now would be believed once it is.
-_RECORD_SUFFIXES: Final = ("-devices-allocated", "-devices-to-allocate")
+RECORD_SUFFIXES: Final = ("-devices-allocated", "-devices-to-allocate")
 
 
 def is_bookkeeping(key: str, ask: Ask) -> bool:
     """Whether an annotation is one of the core's records, of any family's, or of the installed backends'."""
-    if key in CORE_KEYS or (key.startswith(_PREFIX) and key.endswith(_RECORD_SUFFIXES)):
+    if key in CORE_KEYS or (key.startswith(PREFIX) and key.endswith(RECORD_SUFFIXES)):
         return True
     if any(key in backend.info.annotations for backend in ask.backends.loaded):
         return True

@@ -14,6 +14,7 @@ from hami_core_py.decisions.sentences import sentence
 from hami_core_py.hooks import specs
 from hami_core_py.models.answers import UNCURABLE, Reason
 from hami_core_py.settings import Settings
+from tests.reference.chart import values_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -78,6 +79,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "reasons.md": reasons_page,
     "hooks.md": hooks_page,
+    "values.md": values_page,
 }
 
 

@@ -93,7 +93,7 @@ def agent(system: Hami, node: Node) -> Iterator[AgentProcess]:
     made.start()
     try:
         made.wait_ready()
-        eventually("devices in the node's status", lambda: node.allocatable(COUNT) == "64", daemon=made.daemon)
+        eventually("devices in the node's status", lambda: node.allocatable(COUNT) == 64, daemon=made.daemon)
         yield made
     finally:
         made.daemon.stop()

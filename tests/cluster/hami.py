@@ -73,7 +73,7 @@ class Hami:
                 {
                     "urlPrefix": f"http://127.0.0.1:{self.extender_port}",
                     **verbs,
-                    "weight": 200,
+                    "weight": 141,
                     "nodeCacheCapable": True,
                     "httpTimeout": "5s",
                     "managedResources": managed,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hami_core_py.cluster.client import join_path
+from hami_core_py.codecs.quantities import parse_quantity
 from tests.cluster import images
 from tests.cluster.containerd import Containerd
 from tests.cluster.daemons import Daemon, eventually, free_ports
@@ -107,9 +108,9 @@ class Node:
         conditions = self.object()["status"].get("conditions") or ()
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
-    def allocatable(self, resource: str) -> str:
-        """How much of a resource it offers."""
-        return str(self.object()["status"].get("allocatable", {}).get(resource, "0"))
+    def allocatable(self, resource: str) -> int:
+        """How much of a resource it offers; the API server writes 20000 as ``20k``."""
+        return int(parse_quantity(self.object()["status"].get("allocatable", {}).get(resource, "0")))
 
     def _cgroups(self) -> list[Path]:
         """Our control group, in every hierarchy; kubelets that shared one would end each other's pods."""

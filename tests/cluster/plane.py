@@ -125,14 +125,20 @@ class ControlPlane:
     def write_kubeconfig(self, name: str, user: str, group: str = "") -> Path:
         """A kubeconfig whose certificate says user and group; the same file each time."""
         certificate, key = self.authority.issue(name, user, group)
+        return self._write_kubeconfig(name, {"client-certificate": str(certificate), "client-key": str(key)})
+
+    def write_token_kubeconfig(self, name: str, token: str) -> Path:
+        """A kubeconfig with a bearer's token."""
+        return self._write_kubeconfig(name, {"token": token})
+
+    def _write_kubeconfig(self, name: str, credentials: Mapping[str, str]) -> Path:
         cluster = {"server": self.url, "certificate-authority": str(self.authority.certificate)}
-        credentials = {"client-certificate": str(certificate), "client-key": str(key)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "local",
             "clusters": [{"name": "local", "cluster": cluster}],
-            "users": [{"name": name, "user": credentials}],
+            "users": [{"name": name, "user": dict(credentials)}],
             "contexts": [{"name": "local", "context": {"cluster": "local", "user": name}}],
         }
         path = self.directory / f"{name}.kubeconfig"

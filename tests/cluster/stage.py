@@ -110,7 +110,7 @@ class Stage:
 
     def _offers(self, node: str) -> bool:
         counts = {family.resources.count for family in self.hami.families.values()}
-        return any(self.nodes[node].allocatable(count) != "0" for count in counts)
+        return any(self.nodes[node].allocatable(count) != 0 for count in counts)
 
 
 def _plain(value: Any) -> Any:

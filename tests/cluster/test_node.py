@@ -21,7 +21,7 @@ def pods(agent: AgentProcess, node: Node) -> Iterator[Pods]:
 
 
 def test_node_offers_slots_and_totals(agent: AgentProcess, node: Node) -> None:
-    for resource, amount in ((COUNT, "64"), (MEMORY, "20000"), (CORES, "200")):
+    for resource, amount in ((COUNT, 64), (MEMORY, 20000), (CORES, 200)):
         eventually(f"{amount} of {resource}", lambda r=resource, a=amount: node.allocatable(r) == a)  # type: ignore[misc]
 
 
@@ -124,12 +124,18 @@ def test_pod_that_has_ended_frees_the_share(pods: Pods) -> None:
     pods.in_phase("next")
 
 
-def test_pod_that_nobody_recorded_is_refused_on_the_node(pods: Pods, node: Node) -> None:
-    body = pod("forced", gpu(1, 1000), nodeName=node.name)
-    pods.create(body)
-    text = pods.refused("forced", "record")
-    assert not shares_of(pods.get("forced"))
-    assert "forced" in text or "record" in text
+def test_pod_that_another_scheduler_has_bound_is_held_on_the_node(pods: Pods, node: Node) -> None:
+    made = pods.create(pod("forced", gpu(1, 1000), schedulerName="another"))
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "forced", "uid": made["metadata"]["uid"]},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
+    }
+    pods.client.create(pods.path("forced") + "/binding", binding)
+    pods.refused("forced", "record", seconds=60)
+    (status,) = pods.get("forced")["status"]["containerStatuses"]
+    assert "running" not in status["state"]
 
 
 def test_fifty_pods_at_once_get_each_its_own(pods: Pods) -> None:

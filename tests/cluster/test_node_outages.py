@@ -19,7 +19,7 @@ def pods(agent: AgentProcess, node: Node) -> Iterator[Pods]:
     found.clear()
 
 
-def wait_offered(node: Node, amount: str = "64") -> None:
+def wait_offered(node: Node, amount: int = 64) -> None:
     eventually(f"{amount} of {COUNT} offered", lambda: node.allocatable(COUNT) == amount, 60)
 
 
@@ -59,14 +59,14 @@ def test_totals_stay_through_a_kubelet_restart(pods: Pods, node: Node, agent: Ag
     wait_offered(node)
     node.restart_kubelet()
     wait_offered(node)
-    for resource, amount in ((MEMORY, "20000"), (CORES, "200")):
+    for resource, amount in ((MEMORY, 20000), (CORES, 200)):
         eventually(f"{resource} {amount}", lambda r=resource, a=amount: node.allocatable(r) == a)  # type: ignore[misc]
 
 
 def test_totals_are_there_again_after_somebody_zeroed_them(pods: Pods, node: Node, agent: AgentProcess) -> None:
     path = f"/api/v1/nodes/{node.name}/status"
     node.plane.client.patch(path, {"status": {"capacity": {MEMORY: "0"}, "allocatable": {MEMORY: "0"}}})
-    eventually("the total again", lambda: node.allocatable(MEMORY) == "20000", 90)
+    eventually("the total again", lambda: node.allocatable(MEMORY) == 20000, 90)
 
 
 def test_container_that_restarts_after_a_kubelet_restart_keeps_its_share(
@@ -91,7 +91,7 @@ def test_containerd_restart_harms_nobody(pods: Pods, node: Node, agent: AgentPro
 def test_agent_restart_harms_nobody(pods: Pods, node: Node, agent: AgentProcess) -> None:
     before = run(pods, "before", 3000)
     agent.daemon.stop()
-    eventually("no devices offered", lambda: node.allocatable(COUNT) == "0")
+    eventually("no devices offered", lambda: node.allocatable(COUNT) == 0)
     agent.start()
     agent.wait_ready()
     wait_offered(node)
@@ -102,10 +102,10 @@ def test_agent_restart_harms_nobody(pods: Pods, node: Node, agent: AgentProcess)
 def test_no_pod_is_sent_to_a_node_whose_agent_is_away(pods: Pods, node: Node, agent: AgentProcess) -> None:
     agent.daemon.kill()
     try:
-        eventually("no devices offered", lambda: node.allocatable(COUNT) == "0")
+        eventually("no devices offered", lambda: node.allocatable(COUNT) == 0)
         pods.create(pod("p", containers=[container("main", gpu(1, 1100), command=telling())]))
         pods.refused("p", f"Insufficient {COUNT}")
-        assert node.allocatable(MEMORY) == "20000"
+        assert node.allocatable(MEMORY) == 20000
     finally:
         agent.start()
         agent.wait_ready()

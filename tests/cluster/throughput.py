@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hami_core_py.cluster.client import Client
 from tests.cluster.daemons import Daemon, eventually
@@ -46,9 +45,11 @@ class Bench:
     :param ignored: resources that kube-scheduler leaves to the extender; ``None``: those that nodes have no total of.
     """
 
-    def __init__(self, plane: ControlPlane, hami: Hami, count: int, ignored: set[str] | None, extender: dict[str, Any]):
+    def __init__(
+        self, plane: ControlPlane, hami: Hami, count: int, ignored: set[str] | None, percentage: int | None
+    ) -> None:
         self._plane, self._hami, self._count = plane, hami, count
-        self._ignored, self._extender = ignored, extender
+        self._ignored, self._percentage = ignored, percentage
         self._pods = Pods(plane.client)
 
     def plain(self, clock: str) -> Run:
@@ -60,7 +61,7 @@ class Bench:
         """Pods that ask for a share of one device."""
         self._hami.start()
         try:
-            self._plane.start_scheduler(self._hami.scheduler_config(ignored=self._ignored, **self._extender))
+            self._plane.start_scheduler(self._hami.scheduler_config(ignored=self._ignored, percentage=self._percentage))
             ours = {"extender": self._hami.extender, "webhook": self._hami.webhook}
             return self._measure(clock, gpu(1, 1000, 10, cpu="100m", memory="64Mi"), ours)
         finally:
@@ -125,16 +126,18 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--skip-plain", action="store_true", help="measure shared pods only")
     chosen = parser.parse_args(arguments)
     placement = {} if chosen.shortlist is None else {"placement": {"shortlist": chosen.shortlist}}
-    with tempfile.TemporaryDirectory(prefix="hc", dir="/tmp") as directory:
-        with ControlPlane(Path(directory) / "plane", fake_nodes=True) as plane:
-            hami = Hami(plane, placement)
-            began = time.monotonic()
-            add_nodes(plane.client, hami.family, chosen.nodes)
-            print(f"{chosen.nodes} nodes made in {time.monotonic() - began:.0f} s", flush=True)
-            everything = {name for family in hami.families.values() for name in family.resources.names()}
-            ignored = everything if chosen.ignored == "all" else None
-            bench = Bench(plane, hami, chosen.pods, ignored, {"percentage": chosen.percentage})
-            _report(bench, chosen.clock, chosen.runs, chosen.skip_plain)
+    with (
+        tempfile.TemporaryDirectory(prefix="hc", dir="/tmp") as directory,
+        ControlPlane(Path(directory) / "plane", fake_nodes=True) as plane,
+    ):
+        hami = Hami(plane, placement)
+        began = time.monotonic()
+        add_nodes(plane.client, hami.family, chosen.nodes)
+        print(f"{chosen.nodes} nodes made in {time.monotonic() - began:.0f} s", flush=True)
+        everything = {name for family in hami.families.values() for name in family.resources.names()}
+        ignored = everything if chosen.ignored == "all" else None
+        bench = Bench(plane, hami, chosen.pods, ignored, chosen.percentage)
+        _report(bench, chosen.clock, chosen.runs, chosen.skip_plain)
 
 
 def _report(bench: Bench, clock: str, runs: int, skip_plain: bool) -> None:

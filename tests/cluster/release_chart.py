@@ -1,0 +1,62 @@
+"""The chart as a release in a cluster: installed, changed, rolled back and removed by helm itself."""
+
+from pathlib import Path
+from typing import Any
+
+from hami_core_py.cluster.client import Client, join_path
+from tests.cluster.plane import ControlPlane
+
+CHART = Path(__file__).parents[2] / "charts" / "hami"
+NAME, NAMESPACE, NODES = "hami", "hami-system", "hami-nodes"
+BACKENDS = ("--set", "backends.enabled={nvidia}")
+
+
+class Chart:
+    """One release of our chart."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+
+    def install(self, *flags: str) -> None:
+        """Install it."""
+        self._helm("install", NAME, CHART, "--namespace", NAMESPACE, "--create-namespace", *BACKENDS, *flags)
+
+    def upgrade(self, *flags: str) -> None:
+        """Change values."""
+        self._helm("upgrade", NAME, CHART, "--namespace", NAMESPACE, *BACKENDS, *flags)
+
+    def roll_back(self) -> None:
+        """Return to the revision before."""
+        self._helm("rollback", NAME, "--namespace", NAMESPACE)
+
+    def uninstall(self) -> None:
+        """Remove it."""
+        self._helm("uninstall", NAME, "--namespace", NAMESPACE, "--wait")
+
+    def manifests(self, *flags: str) -> str:
+        """What helm would send, as YAML."""
+        version = self.plane.release.kubernetes
+        return self._helm(
+            "template", NAME, CHART, "--namespace", NAMESPACE, "--kube-version", version, *BACKENDS, *flags
+        )
+
+    def as_account(self, namespace: str, account: str, pod: str = "") -> Client:
+        """A client with the rights of a service account, by a token of its own.
+
+        :param pod: the token is bound to this pod of the account, and so says on which node its bearer runs.
+        """
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if pod:
+            found = self.plane.client.get(join_path("api", "v1", "namespaces", namespace, "pods", pod))
+            uid = found["metadata"]["uid"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = join_path("api", "v1", "namespaces", namespace, "serviceaccounts", account, "token")
+        token = self.plane.client.create(path, body)["status"]["token"]
+        kubeconfig = self.plane.write_token_kubeconfig(f"{namespace}-{account}-{pod}", token)
+        return Client.from_kubeconfig(kubeconfig, timeout_seconds=30)
+
+    def _helm(self, *arguments: Any) -> str:
+        done = self.plane.tool("helm", *arguments)
+        assert done.returncode == 0, f"helm {arguments[0]}: {done.stderr}"
+        return done.stdout

@@ -1,0 +1,128 @@
+"""The chart on a real API server: what helm sends is accepted, and comes and goes without harm to pods that run."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hami_core_py.cluster.client import join_path
+from hami_core_py.cluster.errors import ApiError
+from tests.cluster.daemons import eventually
+from tests.cluster.fakenodes import add_node, devices_of, remove_nodes
+from tests.cluster.hami import Hami
+from tests.cluster.plane import ControlPlane
+from tests.cluster.pods import Pods, gpu, pod, shares_of
+from tests.cluster.release_chart import NAMESPACE, NODES, Chart
+
+VARIANTS = {
+    "nvidia": (),
+    "both backends": ("--set", "backends.enabled={nvidia,mock}"),
+    "two schedulers": ("--set", "scheduler.replicas=2"),
+    "existing kube-scheduler": ("--set", "scheduler.kubeScheduler.enabled=false"),
+    "mutual TLS": ("--set", "scheduler.extender.transport=mtls"),
+    "v2.10 names": ("--set", "scheduler.replicas=1,scheduler.leaderElect.enabled=false,webhook.replicas=3"),
+}
+
+
+@pytest.fixture
+def chart(fake_plane: ControlPlane) -> Iterator[Chart]:
+    """A release that is removed in any case."""
+    found = Chart(fake_plane)
+    yield found
+    fake_plane.tool("helm", "uninstall", "hami", "--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+
+
+@pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS.keys())
+def test_manifests_are_accepted_by_the_api_server(chart: Chart, flags: tuple[str, ...]) -> None:
+    plane = chart.plane
+    for namespace in (NAMESPACE, NODES):
+        if plane.tool("kubectl", "get", "namespace", namespace).returncode:
+            plane.kubectl("create", "namespace", namespace)
+    told = plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=chart.manifests(*flags))
+    assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/hami-webhook" in told
+    for namespace in (NAMESPACE, NODES):
+        plane.kubectl("delete", "namespace", namespace)
+        eventually("no namespace", lambda n=namespace: plane.tool("kubectl", "get", "namespace", n).returncode)  # type: ignore[misc]
+
+
+def everything(plane: ControlPlane) -> set[str]:
+    """Kind and name of all objects that a release could have left."""
+    kinds = (
+        "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingadmissionpolicies,"
+        "validatingadmissionpolicybindings,priorityclasses,namespaces"
+    )
+    # Of what lies in namespaces only kube-system's could be left: ours go.
+    below = "deployments,daemonsets,services,configmaps,secrets,serviceaccounts,roles,rolebindings"
+    names = plane.kubectl("get", kinds, "-o", "name").splitlines()
+    names += plane.kubectl("get", below, "-n", "kube-system", "-o", "name").splitlines()
+    return set(names)
+
+
+def test_release_comes_changes_and_goes_while_shared_pods_run(chart: Chart) -> None:
+    plane = chart.plane
+    hami = Hami(plane)
+    pods = Pods(plane.client)
+    before = everything(plane)
+    hami.start_extender()
+    try:
+        plane.start_scheduler(hami.scheduler_config())
+        chart.install()
+        add_node(plane.client, "n1", hami.family, devices_of(hami.family, "n1", 1))
+        for number in range(3):
+            # The release's webhook has no pod here; ours outside would be the same.
+            pods.create(pod(f"p{number}", gpu(1, 2000), schedulerName="hami-scheduler"))
+            pods.bound(f"p{number}")
+        seen = {p["metadata"]["uid"]: shares_of(p) for p in pods.all()}
+        chart.upgrade("--set", "webhook.replicas=3", "--set", "scheduler.leaveToKubeScheduler={count,memory,core}")
+        assert replicas(plane, "hami-webhook") == 3
+        chart.roll_back()
+        assert replicas(plane, "hami-webhook") == 2
+        chart.uninstall()
+        assert {p["metadata"]["uid"]: shares_of(p) for p in pods.all()} == seen
+        assert all(len(shares) == 1 for shares in seen.values())
+        own_namespace = f"namespace/{NAMESPACE}"
+        eventually("nothing left", lambda: everything(plane) - {own_namespace} == before - {own_namespace}, 60)
+    finally:
+        hami.extender.stop()
+        pods.clear()
+        remove_nodes(plane.client)
+
+
+def replicas(plane: ControlPlane, name: str) -> int:
+    return int(plane.client.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}")["spec"]["replicas"])
+
+
+def test_without_webhook_pods_plain_pods_start_and_asking_ones_are_told(chart: Chart) -> None:
+    plane = chart.plane
+    chart.install()
+    pods = Pods(plane.client)
+    try:
+        add_node(plane.client, "n1", Hami(plane).family)
+
+        def is_in_force() -> bool:
+            try:
+                pods.create(pod("trial", gpu(1, 1000)))
+            except ApiError as problem:
+                return "failed calling webhook" in str(problem)
+            pods.delete("trial")
+            return False
+
+        eventually("a webhook that nobody serves", is_in_force)
+        pods.create(pod("plain"))
+        path = join_path("apis", "apps", "v1", "namespaces", "default", "daemonsets")
+        template = {"metadata": {"labels": {"app": "d"}}, "spec": pod("x")["spec"]}
+        daemonset = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "d"},
+            "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": template},
+        }
+        del template["spec"]["terminationGracePeriodSeconds"]
+        plane.client.create(path, daemonset)
+        # The webhook's own replacement is made as well: its pods exist, though there is no node for them here.
+        own = Pods(plane.client, NAMESPACE)
+        eventually("pods of the webhook", lambda: sum("webhook" in p["metadata"]["name"] for p in own.all()) == 2)
+        eventually("the DaemonSet's pod", lambda: any(p["metadata"]["name"].startswith("d-") for p in pods.all()))
+        plane.client.delete(f"{path}/d")
+    finally:
+        pods.clear()
+        remove_nodes(plane.client)

@@ -5,6 +5,7 @@ Variants, for tests of what programs do with other drivers: ``--api 12.9.79`` ex
 """
 
 import argparse
+import fcntl
 import os
 import subprocess
 import sys
@@ -27,9 +28,14 @@ NEWEST = next(reversed(vendor.PACKAGES))
 
 def build(out: Path, api: str = NEWEST, omit: frozenset[str] = frozenset(), symbolic: bool = True, extra: Sequence[str] = ()) -> None:
     """Generate, compile and link everything into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
     work = out / "work"
-    work.mkdir(exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        _build(out, work, api, omit, symbolic, extra)
+
+
+def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool, extra: Sequence[str]) -> None:
     include = vendor.headers(NEWEST)
     driver, management = surface.driver_surface(include), surface.management_surface(include)
     if api != NEWEST:
@@ -68,14 +74,23 @@ def build(out: Path, api: str = NEWEST, omit: frozenset[str] = frozenset(), symb
     def link(name: str, parts: Sequence[Path]) -> None:
         shared = ["-shared", f"-Wl,-soname,{name}.so.1", f"-Wl,--version-script={work / f'{name}.map'}", "-Wl,-z,defs"]
         bound = ["-Wl,-Bsymbolic"] if symbolic else []
-        _run(["cc", *extra, *shared, *bound, "-pthread", "-o", str(out / f"{name}.so.1"), *(str(objects[p]) for p in parts), "-lm"])
+        _link(out / f"{name}.so.1", [*extra, *shared, *bound], [objects[part] for part in parts])
         plain = out / f"{name}.so"
-        plain.unlink(missing_ok=True)
-        plain.symlink_to(f"{name}.so.1")
+        if not plain.is_symlink():
+            plain.symlink_to(f"{name}.so.1")
 
     link("libcuda", [*model, *cuda_sources, work / "cuda_exports.c"])
     link("libnvidia-ml", [*model, *nvml_sources, work / "nvml_exports.c"])
-    _run(["cc", *extra, "-pthread", "-o", str(out / "hami-sim"), *(str(objects[p]) for p in [*model, HERE / "command.c"]), "-lm"])
+    _link(out / "hami-sim", extra, [objects[part] for part in [*model, HERE / "command.c"]])
+
+
+def _link(target: Path, flags: Sequence[str], objects: Sequence[Path]) -> None:
+    """Beside and renamed: programs that run keep the file they opened."""
+    if target.exists() and all(one.stat().st_mtime < target.stat().st_mtime for one in objects):
+        return
+    beside = target.with_name(f".{target.name}.new")
+    _run(["cc", *flags, "-pthread", "-o", str(beside), *map(str, objects), "-lm"])
+    beside.replace(target)
 
 
 def profiles(data: dict[str, dict[str, object]]) -> str:

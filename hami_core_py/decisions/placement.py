@@ -114,19 +114,22 @@ class _OneRequest:
         if self._asks_too_many():
             return (self._node_refusal(Reason.TOO_FEW_DEVICES, usable=len(self.members), curable=False),)
         order = self._tried_in_order()
-        groups: dict[int, list[Seat]] = {}
+        groups: list[list[Seat]] = []
+        near: int | None = None
         for position in order:
             device = self.walk.devices[position]
             refused = closed(self.walk.node, self.walk.blocked, device) or kind_refused(device, self.question)
             if refused:
                 self._strike(refused, position, self._standing(position))
                 continue
-            seats = groups.setdefault(device.numa if self.request.numa_bind else 0, [])
+            if not groups or (self.request.numa_bind and device.numa != near):
+                groups.append([])  # whatever was picked so far is near another NUMA node
+                near = device.numa
+            seats = groups[-1]
             seats.extend(self._seats_of(position, self._still_wanted(seats)))
             if not self.sees_all and len(seats) >= self.request.count:
                 return seats
-        found = list(groups.values())
-        return self._choose(found) if self.sees_all else self._too_few(found)
+        return self._choose(groups) if self.sees_all else self._too_few(groups)
 
     def _still_wanted(self, seats: Sequence[Seat]) -> int | None:
         return None if self.sees_all else self.request.count - len(seats)

@@ -155,6 +155,13 @@ def test_devices_of_different_numa_nodes_do_not_bind() -> None:
     assert on.evaluate(view(asked), asked).refused == {"n1": Reason.NUMA}
 
 
+def test_devices_that_are_left_behind_for_another_numa_node_are_refused_for_that() -> None:
+    on = engine({"n1": (device("npu-0", numa=0), device("npu-1", numa=1), device("npu-2", numa=1))})
+    used(on, "n1", npu_2=1000)
+    asked = pod(ask_for(1000, count=2, numa_bind=True), policies=Policies(device=("mutex",)))
+    assert sorted(reasons(place(on, asked))) == [Reason.NOT_IDLE, Reason.NUMA, Reason.NUMA]
+
+
 def test_unhealthy_and_cordoned_devices_are_never_chosen() -> None:
     on = engine({})
     here = (device("npu-0", health=Health.UNHEALTHY), device("npu-1"))

@@ -47,6 +47,8 @@ def command() -> None:
 def run(scenarios: tuple[Path, ...], keep: bool, output: str) -> None:
     """Start a lab, play scenarios, stop. Exits 0 only if all their expectations hold."""
     console = Console(stderr=output == "json", soft_wrap=True)
+    # Whoever ends this process must not leave a dozen others behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         loaded = [load_scenario(path) for path in scenarios]
         results = [_run(scenario, console, keep) for scenario in loaded]

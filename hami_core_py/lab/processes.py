@@ -14,7 +14,6 @@ from pathlib import Path
 
 from hami_core_py.errors import HamiError
 
-
 START_SECONDS = 90.0
 """A dozen programs start at once; a busy machine with two cores needs its time."""
 

@@ -34,7 +34,9 @@ def read_pod_request(pod: PodView, ask: Ask, defaults: Policies) -> PodRequest:
 def families_named(container: ContainerView, ask: Ask) -> tuple[Family, ...]:
     """Families of which the container names any resource, by name; hooks are asked about these alone."""
     known = ask.resources
-    found = {known[name].name for amounts in (container.limits, container.requests) for name in amounts if name in known}
+    found = {
+        known[name].name for amounts in (container.limits, container.requests) for name in amounts if name in known
+    }
     return tuple(ask.families[name] for name in sorted(found))
 
 

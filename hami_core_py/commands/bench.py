@@ -67,7 +67,7 @@ def filter_command(
 ) -> None:
     """Filters over HTTP, names only, against the scheduler in a process of its own."""
     try:
-        names = [str(node["metadata"]["name"]) for node in read_objects(nodes)]
+        names = [str(node["metadata"]["name"]) for node in read_objects(nodes, "Node")]
         asked = dict(read_pod(str(pod), None))
         families = load(None).ask.families
         result = measure_filter(

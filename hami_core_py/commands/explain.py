@@ -13,7 +13,15 @@ from rich.text import Text
 from hami_core_py.cluster.client import Client
 from hami_core_py.cluster.errors import ApiError
 from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, Loaded, load
-from hami_core_py.commands.sources import FILE, admission_rules, default_policies, read_cluster, read_pod, say_bad_input
+from hami_core_py.commands.sources import (
+    FILE,
+    admission_rules,
+    default_policies,
+    read_cluster,
+    read_objects,
+    read_pod,
+    say_bad_input,
+)
 from hami_core_py.decisions.admission import PodWrite, admit
 from hami_core_py.decisions.explain import NodeExplanation
 from hami_core_py.decisions.pod_shape import misshapen
@@ -55,6 +63,8 @@ def command(
         needs_cluster = nodes is None or not Path(pod).is_file()
         client = Client.from_kubeconfig(kubeconfig, timeout_seconds=30.0) if kubeconfig and needs_cluster else None
         explanation = _explain(loaded, pod, client, nodes, pods)
+        if quotas is not None:
+            read_objects(quotas, "ResourceQuota")
     except (HamiError, ApiError) as problem:
         say_bad_input(problem, output, "hami explain")
         raise SystemExit(EXIT_BAD_INPUT) from problem

@@ -17,12 +17,22 @@ from hami_core_py.models.requests import Policies
 from hami_core_py.services.snapshot import JsonObject, items_of
 from hami_core_py.settings import PlacementSettings, Settings
 
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+FILE = click.Path(path_type=Path)
+"""A file to read. Whoever reads it says what is wrong with it, so that programs are told in the way they can read."""
 
 
-def read_objects(path: Path) -> Sequence[JsonObject]:
-    """Objects of a file, JSON or YAML. :raises BadInputError: names file and line."""
-    return items_of(_read(path), str(path))
+def read_objects(path: Path, kind: str) -> Sequence[JsonObject]:
+    """Objects of one kind from a file, JSON or YAML. :raises BadInputError: names file, and line or object."""
+    found = items_of(_read(path), str(path))
+    for number, item in enumerate(found, start=1):
+        where = f"{path}: object {number}"
+        # Saved lists, and hand-made objects, may leave out their kind.
+        if item.get("kind", kind) != kind:
+            raise BadInputError(where, f"a {kind}", str(item["kind"]))
+        metadata = item.get("metadata")
+        if not (isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)):
+            raise BadInputError(where, f"a {kind} with metadata.name", "one without")
+    return found
 
 
 def read_pod(text: str, client: Client | None) -> JsonObject:
@@ -53,10 +63,10 @@ def read_cluster(
 ) -> tuple[Sequence[JsonObject], Sequence[JsonObject]]:
     """Nodes and pods, from files where given, else from the cluster. Without pods no device is in use."""
     if nodes is not None:
-        return read_objects(nodes), read_objects(pods) if pods else []
+        return read_objects(nodes, "Node"), read_objects(pods, "Pod") if pods else []
     if client is None:
         raise BadInputError("--nodes", "a file of nodes, or a cluster", "neither", "give --nodes or --kubeconfig")
-    return client.list("/api/v1/nodes")[0], read_objects(pods) if pods else client.list("/api/v1/pods")[0]
+    return client.list("/api/v1/nodes")[0], read_objects(pods, "Pod") if pods else client.list("/api/v1/pods")[0]
 
 
 def default_policies(placement: PlacementSettings) -> Policies:

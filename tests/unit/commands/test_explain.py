@@ -101,6 +101,25 @@ def test_unreadable_files_are_bad_input(hami: Hami, saved: Any, tmp_path: Path) 
     assert hami("explain", saved("pod.json", {"kind": "Service"}), "--nodes", nodes).exit_code == 2
 
 
+@pytest.mark.parametrize("option", ["--nodes", "--pods", "--quotas", "--config"])
+def test_file_that_is_not_there_is_an_answer_for_programs(hami: Hami, saved: Any, tmp_path: Path, option: str) -> None:
+    absent = tmp_path / "absent.json"
+    nodes = saved("nodes.json", [node("n", 8000)])
+    answer = hami("explain", saved("pod.json", pod(count="1")), "--nodes", nodes, option, absent, "-o", "json")
+    assert answer.exit_code == 2
+    assert json.loads(answer.output)["error"]["where"] == str(absent)
+
+
+@pytest.mark.parametrize(
+    "objects", [[{"kind": "Pod", "metadata": {"name": "p"}}], [{"metadata": {}}], [{"kind": "Node"}]]
+)
+def test_objects_of_another_kind_or_without_a_name_are_bad_input(hami: Hami, saved: Any, objects: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000), *objects])
+    answer = hami("explain", saved("pod.json", pod(count="1")), "--nodes", nodes, "-o", "json")
+    assert answer.exit_code == 2
+    assert json.loads(answer.output)["error"]["where"] == f"{nodes}: object 2"
+
+
 def test_bad_node_and_bad_record_stop_nothing_else(hami: Hami, saved: Any) -> None:
     garbled = node("garbled", 8000)
     garbled["metadata"]["annotations"] = dict.fromkeys(garbled["metadata"]["annotations"], "{not json")

@@ -146,7 +146,7 @@ class Agent(Values):
 
 
 class Plugin(Values):
-    image: str
+    image: str | None = None
     """An image that holds the backend's Python packages."""
     path: str | None = None
     """Where they lie in it; default `/site-packages`."""

@@ -82,6 +82,11 @@ backends.definitions), changed by values of older charts that the definition nam
 {{- include "hami.mergeInto" (list $one.settings .) }}
 {{- end }}
 {{- end }}
+{{- if $one.plugin }}
+{{- if not $one.plugin.image }}
+{{- fail (printf "backends.%s.plugin.image: expected the image that holds the backend's packages, got nothing" $name) }}
+{{- end }}
+{{- end }}
 {{- $_ := set $found $name $one }}
 {{- end }}
 {{- toYaml $found }}

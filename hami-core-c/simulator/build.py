@@ -21,12 +21,25 @@ import headers as vendor  # noqa: E402
 import surface  # noqa: E402
 
 MODEL = ("state.c", "model.c", "engine.c", "configure.c", "faults.c", "mig.c")
-FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-pthread", "-Wall", "-Wextra", "-Werror")
+FLAGS = (
+    "-std=c11",
+    "-O2",
+    "-g",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+)
 LENIENT = ("-Wno-deprecated-declarations", "-Wno-format-truncation")
 NEWEST = next(reversed(vendor.PACKAGES))
 
 
-def build(out: Path, api: str = NEWEST, omit: frozenset[str] = frozenset(), symbolic: bool = True, extra: Sequence[str] = ()) -> None:
+def build(
+    out: Path, api: str = NEWEST, omit: frozenset[str] = frozenset(), symbolic: bool = True, extra: Sequence[str] = ()
+) -> None:
     """Generate, compile and link everything into a folder."""
     work = out / "work"
     work.mkdir(parents=True, exist_ok=True)
@@ -39,7 +52,10 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
     include = vendor.headers(NEWEST)
     driver, management = surface.driver_surface(include), surface.management_surface(include)
     if api != NEWEST:
-        known = {one.name for one in surface.driver_surface(vendor.headers(api)) + surface.management_surface(vendor.headers(api))}
+        known = {
+            one.name
+            for one in surface.driver_surface(vendor.headers(api)) + surface.management_surface(vendor.headers(api))
+        }
         omit |= {one.name for one in driver + management} - known
     cuda_sources = sorted(HERE.glob("driver_*.c"))
     nvml_sources = sorted(HERE.glob("nvml_*.c"))
@@ -54,7 +70,14 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
     _write(work / "libnvidia-ml.map", "{ global: nvml*; hami_sim_*; local: *; };\n")
 
     model = [HERE / name for name in MODEL] + [work / "profiles.c"]
-    sources = [*model, *cuda_sources, work / "cuda_exports.c", *nvml_sources, work / "nvml_exports.c", HERE / "command.c"]
+    sources = [
+        *model,
+        *cuda_sources,
+        work / "cuda_exports.c",
+        *nvml_sources,
+        work / "nvml_exports.c",
+        HERE / "command.c",
+    ]
     flags = [*FLAGS, *LENIENT, f"-I{include}", f"-I{HERE}", f"-I{work}", *extra]
     newest_header = max(one.stat().st_mtime for one in [*HERE.glob("*.h"), *work.glob("*.inc"), HERE / "build.py"])
     stamp = work / "flags"
@@ -95,7 +118,12 @@ def _link(target: Path, flags: Sequence[str], objects: Sequence[Path]) -> None:
 
 def profiles(data: dict[str, dict[str, object]]) -> str:
     """The table of cards as C."""
-    lines = ["/* Generated from profiles.toml. */", '#include "state.h"', "", "const struct sim_profile sim_profiles[] = {"]
+    lines = [
+        "/* Generated from profiles.toml. */",
+        '#include "state.h"',
+        "",
+        "const struct sim_profile sim_profiles[] = {",
+    ]
     for key, card in data.items():
         major, minor = card["compute"]  # type: ignore[misc]
         sm_clock, memory_clock = card["clocks"]  # type: ignore[misc]
@@ -131,7 +159,9 @@ def main() -> None:
     parser.add_argument("--api", default=NEWEST, choices=list(vendor.PACKAGES))
     parser.add_argument("--omit", default="", help="entry points to leave out, separated by commas")
     parser.add_argument("--no-symbolic", action="store_true")
-    parser.add_argument("--flags", default=os.environ.get("HAMI_SIM_CFLAGS", ""), help="more compiler flags, such as -fsanitize=address")
+    parser.add_argument(
+        "--flags", default=os.environ.get("HAMI_SIM_CFLAGS", ""), help="more compiler flags, such as -fsanitize=address"
+    )
     args = parser.parse_args()
     omit = frozenset(name for name in args.omit.split(",") if name)
     build(args.folder.resolve(), args.api, omit, not args.no_symbolic, args.flags.split())

@@ -1,7 +1,7 @@
 """The vendor's headers: fetched from the package index into a cache keyed by version, never kept in the source tree.
 
-    python headers.py            print the folder of the newest known version, fetching it where it is missing
-    python headers.py 12.9.79    the same for one version
+python headers.py            print the folder of the newest known version, fetching it where it is missing
+python headers.py 12.9.79    the same for one version
 """
 
 import os

@@ -1,7 +1,7 @@
 """What the vendor's headers promise, and the C sources that export exactly that.
 
-Prototypes are read from the preprocessed headers, with the vendor's own switches for "every name as the library exports it". An
-entry point has semantics when the sources define ``sim_NAME``; every other one answers "not supported".
+Prototypes are read from the preprocessed headers, with the vendor's own switches for "every name as it is
+exported". An entry point has semantics when the sources define ``sim_NAME``; every other one answers "not supported".
 """
 
 import json
@@ -15,22 +15,53 @@ from pathlib import Path
 DRIVER, MANAGEMENT = "cuda", "nvml"
 
 ANYTIME = frozenset(
-    """cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString cuGetProcAddress cuGetProcAddress_v2 cuGetExportTable
-    nvmlInit nvmlInit_v2 nvmlInitWithFlags nvmlErrorString""".split()
+    [
+        "cuInit",
+        "cuDriverGetVersion",
+        "cuGetErrorName",
+        "cuGetErrorString",
+        "cuGetProcAddress",
+        "cuGetProcAddress_v2",
+        "cuGetExportTable",
+        "nvmlInit",
+        "nvmlInit_v2",
+        "nvmlInitWithFlags",
+        "nvmlErrorString",
+    ]
 )
 """Entry points that answer before the library is initialised."""
 
 MEMORY_HANDLES = frozenset(
-    """CUdeviceptr CUdeviceptr_v1 CUdeviceptr_v2 CUarray CUmipmappedArray CUmemoryPool CUmemGenericAllocationHandle CUexternalMemory
-    CUmemPoolPtrExportData CUmemPoolPtrExportData_v1 CUipcMemHandle CUipcMemHandle_v1 CUmemFabricHandle
-    CUmemFabricHandle_v1 CUlogicalEndpointId""".split()
+    [
+        "CUdeviceptr",
+        "CUdeviceptr_v1",
+        "CUdeviceptr_v2",
+        "CUarray",
+        "CUmipmappedArray",
+        "CUmemoryPool",
+        "CUmemGenericAllocationHandle",
+        "CUexternalMemory",
+        "CUmemPoolPtrExportData",
+        "CUmemPoolPtrExportData_v1",
+        "CUipcMemHandle",
+        "CUipcMemHandle_v1",
+        "CUmemFabricHandle",
+        "CUmemFabricHandle_v1",
+        "CUlogicalEndpointId",
+    ]
 )
-CONTEXT_HANDLES = frozenset("CUcontext CUgreenCtx CUexecutionContext".split())
-CODE_HANDLES = frozenset("CUmodule CUlibrary CUlinkState CUkernel CUfunction".split())
-OTHER_HANDLES = frozenset("CUgraphExec CUgraph CUgraphNode CUstream CUevent CUexternalSemaphore CUgraphicsResource".split())
+CONTEXT_HANDLES = frozenset(["CUcontext", "CUgreenCtx", "CUexecutionContext"])
+CODE_HANDLES = frozenset(["CUmodule", "CUlibrary", "CUlinkState", "CUkernel", "CUfunction"])
+OTHER_HANDLES = frozenset(
+    ["CUgraphExec", "CUgraph", "CUgraphNode", "CUstream", "CUevent", "CUexternalSemaphore", "CUgraphicsResource"]
+)
 LAUNCH = re.compile(r"Launch(?!Attribute)")
-GROW = re.compile(r"SetLimit|PoolSetAttribute|TrimTo|ExecUpdate|GraphUpload|Prefetch|MapArrayAsync|CtxEnablePeerAccess|SetMemPool|Checkpoint")
-HAND_OVER = re.compile(r"Ipc|Export(?!Table)|Import|ShareableHandle|Multicast|RetainAllocationHandle|PointerExport|LogicalEndpoint|Fabric")
+GROW = re.compile(
+    r"SetLimit|PoolSetAttribute|TrimTo|ExecUpdate|GraphUpload|Prefetch|MapArrayAsync|CtxEnablePeerAccess|SetMemPool|Checkpoint"
+)
+HAND_OVER = re.compile(
+    r"Ipc|Export(?!Table)|Import|ShareableHandle|Multicast|RetainAllocationHandle|PointerExport|LogicalEndpoint|Fabric"
+)
 HOST_MEMORY = re.compile(r"cuMem(AllocHost|HostAlloc|HostRegister|HostGetDevicePointer)")
 
 
@@ -46,7 +77,7 @@ class Parameter:
 class EntryPoint:
     """One exported function.
 
-    :ivar name: as the library exports it. :ivar base: as programs ask for it. :ivar revision: 1 for the plain name, n for ``_vn``.
+    :ivar name: as the library exports it. :ivar base: as programs ask for it. :ivar revision: 1 if plain, n for ``_vn``.
     :ivar suffix: ``_ptds``, ``_ptsz`` or empty. :ivar introduced: driver version that brought it, 0 where the headers do not say.
     """
 
@@ -85,7 +116,9 @@ def driver_surface(folder: Path) -> list[EntryPoint]:
         entries.sort(key=lambda one: one.revision)
         introduced: Sequence[int] = sorted(versions.get(key, ()))
         if len(introduced) != len(entries):
-            raise ValueError(f"{key}: {len(entries)} exported names but typedefs of versions {introduced}; teach surface.py the pairing")
+            raise ValueError(
+                f"{key}: {len(entries)} exported names but typedefs of versions {introduced}; teach surface.py the pairing"
+            )
         for one, version in zip(entries, introduced, strict=True):
             found.append(_with(one, version))
     return sorted(found, key=lambda one: one.name)
@@ -120,7 +153,10 @@ def _with(one: EntryPoint, introduced: int) -> EntryPoint:
 def does(one: EntryPoint) -> tuple[str, ...]:
     """What an entry point can do to memory and to the device, judged by its prototype and its name alone."""
     found = set()
-    makes = re.match(r"cu\w*?(Create|Alloc|Load|Open|Import|Map|Reserve|Add|Instantiate|Retain|Register|Clone|Convert|Record|Complete|Bind|From|Build)", one.base)
+    makes = re.match(
+        r"cu\w*?(Create|Alloc|Load|Open|Import|Map|Reserve|Add|Instantiate|Retain|Register|Clone|Convert|Record|Bind|From)",
+        one.base,
+    )
     for parameter in one.parameters:
         kind = parameter.type.replace("const ", "")
         if not kind.endswith("*") or "const" in parameter.type.split():
@@ -136,7 +172,10 @@ def does(one: EntryPoint) -> tuple[str, ...]:
             found.add("creates-object" if makes else "tells-object")
     if HOST_MEMORY.match(one.base):
         found.add("host-memory")
-    if re.match(r"cuMem(Map|SetAccess|Release|Unmap|Free|AddressFree|HostUnregister|PoolDestroy)|cu\w+Destroy|cu\w+Unload|cuIpcClose", one.base):
+    if re.match(
+        r"cuMem(Map|SetAccess|Release|Unmap|Free|AddressFree|HostUnregister|PoolDestroy)|cu\w+Destroy|cu\w+Unload|cuIpcClose",
+        one.base,
+    ):
         found.add("returns-memory")
     if GROW.search(one.base):
         found.add("grows-memory")
@@ -153,7 +192,11 @@ def does(one: EntryPoint) -> tuple[str, ...]:
 
 def with_semantics(sources: Iterable[Path]) -> set[str]:
     """Names for which the sources define ``sim_NAME``."""
-    return {name for one in sources for name in re.findall(r"^[\w \*]*\bsim_((?:cu|nvml)[A-Z]\w*)\s*\(", one.read_text(), re.MULTILINE)}
+    return {
+        name
+        for one in sources
+        for name in re.findall(r"^[\w \*]*\bsim_((?:cu|nvml)[A-Z]\w*)\s*\(", one.read_text(), re.MULTILINE)
+    }
 
 
 def base_implementation(one: EntryPoint, real: set[str]) -> str:
@@ -178,7 +221,9 @@ def exports(kind: str, surface: Sequence[EntryPoint], real: set[str], omitted: f
         implementation = base_implementation(one, real)
         parameters = ", ".join(f"{p.type} {p.name}" for p in one.parameters) or "void"
         arguments = ", ".join(p.name for p in one.parameters)
-        if implementation and implementation not in (e.name for e in surface[:index] if base_implementation(e, real) == implementation):
+        if implementation and implementation not in (
+            e.name for e in surface[:index] if base_implementation(e, real) == implementation
+        ):
             lines.append(f"{one.result} sim_{implementation}({parameters});")
         visible = "SIM_HIDDEN" if one.name in omitted else "SIM_EXPORT"
         lines.append(f"{visible} {one.result} {one.name}({parameters})")
@@ -190,7 +235,11 @@ def exports(kind: str, surface: Sequence[EntryPoint], real: set[str], omitted: f
         elif not implementation:
             lines.append(f"    {kind.upper()}_REFUSE({index});")
         elif one.suffix:
-            lines += [f"    {mode}({index});", "    SIM_PER_THREAD(1);", f"    {one.result} status = sim_{implementation}({arguments});"]
+            lines += [
+                f"    {mode}({index});",
+                "    SIM_PER_THREAD(1);",
+                f"    {one.result} status = sim_{implementation}({arguments});",
+            ]
             lines += ["    SIM_PER_THREAD(0);", "    return status;"]
         else:
             lines += [f"    {mode}({index});", f"    return sim_{implementation}({arguments});"]
@@ -221,6 +270,7 @@ def errors(kind: str, text: str) -> str:
 
 def listing(driver: Sequence[EntryPoint], management: Sequence[EntryPoint], real: set[str]) -> str:
     """Every entry point with its properties, for programs that must classify them."""
+
     def one(kind: str, entry: EntryPoint) -> dict[str, object]:
         return {
             "name": entry.name,

@@ -33,7 +33,11 @@ class Node:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("HAMI_SIM", "CUDA_"))}
-        return kept | {"HAMI_SIM_STATE": str(self.state), "HAMI_SIM_LIBRARIES": str(self.libraries), "PYTHONPATH": str(HERE)} | more
+        return (
+            kept
+            | {"HAMI_SIM_STATE": str(self.state), "HAMI_SIM_LIBRARIES": str(self.libraries), "PYTHONPATH": str(HERE)}
+            | more
+        )
 
     def command(self, *words: str, ok: bool = True) -> Any:
         done = subprocess.run(
@@ -69,6 +73,13 @@ class Node:
     def line(process: "subprocess.Popen[str]") -> str:
         assert process.stdout is not None
         return process.stdout.readline().strip()
+
+    @staticmethod
+    def go_on(process: "subprocess.Popen[str]") -> None:
+        """Let a program pass its ``input()``."""
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
 
     def used(self, device: int = 0) -> int:
         """Bytes in use on a device, by the simulator's own count."""

@@ -26,7 +26,9 @@ def surface(libraries):
 
 def test_exactly_the_names_of_the_headers_are_exported(libraries, surface):
     for library, kind in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml")):
-        shown = subprocess.run(["nm", "-D", "--defined-only", libraries / library], check=True, capture_output=True, text=True).stdout
+        shown = subprocess.run(
+            ["nm", "-D", "--defined-only", libraries / library], check=True, capture_output=True, text=True
+        ).stdout
         exported = {line.split()[-1] for line in shown.splitlines()}
         assert exported == {one["name"] for one in surface if one["library"] == kind}
 
@@ -56,14 +58,26 @@ def test_two_hundred_entry_points_of_the_driver_have_semantics(surface):
     ],
 )
 def test_a_look_up_is_answered_by_version_and_flags(node, request_, answer):
-    names = ["cuMemAlloc", "cuMemAlloc_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuCtxGetDevice", "cuCtxGetDevice_v2", "cuLaunchKernel"]
+    names = [
+        "cuMemAlloc",
+        "cuMemAlloc_v2",
+        "cuCtxCreate_v3",
+        "cuCtxCreate_v4",
+        "cuCtxGetDevice",
+        "cuCtxGetDevice_v2",
+        "cuLaunchKernel",
+    ]
     names += ["cuLaunchKernel_ptsz", "cuMemcpyHtoD_v2_ptds", "cuGraphInstantiateWithFlags"]
     assert node.ask(looking(names, f"print(json.dumps(look{request_!r}))")) == answer
 
 
 def test_every_name_can_be_looked_up_at_its_own_version(bare, surface):
     bare.command("start", "T4", "driver=13050")
-    wanted = [(one["base"], one["introduced"], 2 if one["per_thread_stream"] else 1, one["name"]) for one in surface if one["library"] == "cuda"]
+    wanted = [
+        (one["base"], one["introduced"], 2 if one["per_thread_stream"] else 1, one["name"])
+        for one in surface
+        if one["library"] == "cuda"
+    ]
     wanted = [one for one in wanted if one[1] <= 13050]
     body = f"wanted = {wanted!r}\nprint(json.dumps([w[3] for w in wanted if look(*w[:3])[1] != w[3]]))"
     names = [one["name"] for one in surface if one["library"] == "cuda"]
@@ -72,12 +86,17 @@ def test_every_name_can_be_looked_up_at_its_own_version(bare, surface):
 
 def test_an_older_driver_knows_fewer_names(bare):
     bare.command("start", "T4", "driver=12040", "lookup=old")
-    assert bare.ask(looking([], "print(json.dumps([look('cuCtxSynchronize', 13000)[0], look('cuCtxGetId', 12000)[0], look('cuNothing', 12000)[0]]))")) == [1, 0, 500]
+    assert bare.ask(
+        looking(
+            [],
+            "print(json.dumps([look('cuCtxSynchronize', 13000)[0], look('cuCtxGetId', 12000)[0], look('cuNothing', 12000)[0]]))",
+        )
+    ) == [1, 0, 500]
 
 
 def test_what_has_no_semantics_says_so(node, surface):
     refused = [one["name"] for one in surface if one["library"] == "cuda" and not one["semantics"]]
-    body = f"d.start(); names = {refused!r}\nprint(json.dumps(sorted({{d.code(n, None, None, None, None, None, None, None, None) for n in names}})))"
+    body = f"d.start()\nnames = {refused!r}\nprint(json.dumps(sorted({{d.code(n, *[None] * 8) for n in names}})))"
     assert node.ask(body) == [801]
 
 

@@ -11,7 +11,10 @@ def test_a_context_costs_what_the_profile_says(node):
 
 
 def test_small_blocks_share_a_granule(node):
-    assert node.ask("d.start(); a = d.memory()[0]; [d.alloc(512) for _ in range(4096)]; print(a - d.memory()[0])") == 2 * MIB
+    assert (
+        node.ask("d.start(); a = d.memory()[0]; [d.alloc(512) for _ in range(4096)]; print(a - d.memory()[0])")
+        == 2 * MIB
+    )
 
 
 def test_a_block_just_over_one_mebibyte_costs_two(node):
@@ -43,14 +46,18 @@ def test_free_memory_that_is_reported_can_be_had(node):
 def test_memory_runs_out_across_processes(node):
     holder = node.start("d.start(); d.alloc(30 * 2**30); print('held', flush=True); input()")
     assert node.line(holder) == "held"
-    assert node.ask("d.start(); p = c.c_uint64(); print(d.code('cuMemAlloc_v2', c.byref(p), c.c_size_t(9 * 2**30)))") == 2
+    assert (
+        node.ask("d.start(); p = c.c_uint64(); print(d.code('cuMemAlloc_v2', c.byref(p), c.c_size_t(9 * 2**30)))") == 2
+    )
 
 
 def test_memory_of_a_killed_process_comes_back_before_the_next_refusal(node):
     holder = node.start("d.start(); d.alloc(30 * 2**30); print('held', flush=True); input()")
     assert node.line(holder) == "held"
     holder.kill()  # not waited for: it stays a zombie while the next one asks
-    assert node.ask("d.start(); p = c.c_uint64(); print(d.code('cuMemAlloc_v2', c.byref(p), c.c_size_t(35 * 2**30)))") == 0
+    assert (
+        node.ask("d.start(); p = c.c_uint64(); print(d.code('cuMemAlloc_v2', c.byref(p), c.c_size_t(35 * 2**30)))") == 0
+    )
 
 
 def test_a_context_gives_everything_back(node):
@@ -73,14 +80,24 @@ print('"done"', flush=True); input()
     ids=["stack", "printf", "heap"],
 )
 def test_limits_of_a_context_cost_memory(node, limit, value, cost):
-    assert node.ask(f"d.start(); a = d.memory()[0]; d.cuCtxSetLimit({limit}, c.c_size_t({value})); print(a - d.memory()[0])") == cost
+    assert (
+        node.ask(
+            f"d.start(); a = d.memory()[0]; d.cuCtxSetLimit({limit}, c.c_size_t({value})); print(a - d.memory()[0])"
+        )
+        == cost
+    )
 
 
 def test_content_survives_the_way_to_the_device_and_back(node):
     program = """
-d.start(); size = 3 * 2**20; source = (c.c_char * size)(*(bytes(range(256)) * (size // 256))); target = (c.c_char * size)()
+d.start()
+size = 3 * 2**20
+source = (c.c_char * size)(*(bytes(range(256)) * (size // 256)))
+target = (c.c_char * size)()
 a, b = c.c_uint64(d.alloc(size)), c.c_uint64(d.alloc(size))
-d.cuMemcpyHtoD_v2(a, source, c.c_size_t(size)); d.cuMemcpyDtoD_v2(b, a, c.c_size_t(size)); d.cuMemcpyDtoH_v2(target, b, c.c_size_t(size))
+d.cuMemcpyHtoD_v2(a, source, c.c_size_t(size))
+d.cuMemcpyDtoD_v2(b, a, c.c_size_t(size))
+d.cuMemcpyDtoH_v2(target, b, c.c_size_t(size))
 d.cuMemsetD32_v2(a, 0x01020304, c.c_size_t(4)); head = (c.c_char * 4)(); d.cuMemcpyDtoH_v2(head, a, c.c_size_t(4))
 print(json.dumps([target.raw == source.raw, list(head.raw)]))
 """
@@ -101,8 +118,13 @@ d.start(); before = d.memory()[0]
 def taken(): return (before - d.memory()[0]) // 2**20
 p = d.out('cuMemAllocAsync', c.c_size_t(300 * 2**20), None, kind=c.c_uint64); a = taken()
 d.cuMemFreeAsync(c.c_uint64(p), None); b = taken(); d.cuCtxSynchronize(); e = taken()
-pool = d.out('cuDeviceGetDefaultMemPool', 0); most = c.c_uint64(2**64 - 1); d.cuMemPoolSetAttribute(pool, 4, c.byref(most))
-p = d.out('cuMemAllocAsync', c.c_size_t(300 * 2**20), None, kind=c.c_uint64); d.cuMemFreeAsync(c.c_uint64(p), None); d.cuCtxSynchronize(); f = taken()
+pool = d.out('cuDeviceGetDefaultMemPool', 0)
+most = c.c_uint64(2**64 - 1)
+d.cuMemPoolSetAttribute(pool, 4, c.byref(most))
+p = d.out('cuMemAllocAsync', c.c_size_t(300 * 2**20), None, kind=c.c_uint64)
+d.cuMemFreeAsync(c.c_uint64(p), None)
+d.cuCtxSynchronize()
+f = taken()
 d.cuMemPoolTrimTo(pool, c.c_size_t(100 * 2**20)); g = taken()
 print(json.dumps([a, b, e, f, g]))
 """
@@ -111,7 +133,8 @@ print(json.dumps([a, b, e, f, g]))
 
 VMM = """
 class Location(c.Structure): _fields_ = [('type', c.c_int), ('id', c.c_int)]
-class Prop(c.Structure): _fields_ = [('type', c.c_int), ('handles', c.c_int), ('location', Location), ('win', c.c_void_p), ('flags', c.c_uint8 * 8)]
+class Prop(c.Structure):
+    _fields_ = [('type', c.c_int), ('handles', c.c_int), ('location', Location), ('win', c.c_void_p), ('flags', c.c_uint8 * 8)]
 prop = Prop(1, 1, Location(1, 0))
 d.start()
 def create(size): return d.out('cuMemCreate', c.c_size_t(size), c.byref(prop), c.c_ulonglong(0), kind=c.c_uint64)
@@ -120,23 +143,37 @@ def free(): return d.memory()[0]
 
 
 def test_physical_memory_lives_until_handles_and_mappings_are_gone(node):
-    program = VMM + """
-before = free(); h = c.c_uint64(create(64 * 2**20)); va = c.c_uint64(d.out('cuMemAddressReserve', c.c_size_t(2**30), c.c_size_t(0), c.c_uint64(0), c.c_ulonglong(0), kind=c.c_uint64))
+    program = (
+        VMM
+        + """
+before = free()
+h = c.c_uint64(create(64 * 2**20))
+va = c.c_uint64(d.out('cuMemAddressReserve', c.c_size_t(2**30), c.c_size_t(0), c.c_uint64(0), c.c_ulonglong(0), kind=c.c_uint64))
 odd = d.code('cuMemCreate', c.byref(c.c_uint64()), c.c_size_t(2**20), c.byref(prop), c.c_ulonglong(0))
 d.cuMemMap(va, c.c_size_t(64 * 2**20), c.c_size_t(0), h, c.c_ulonglong(0)); d.cuMemRelease(h); a = before - free()
 d.cuMemsetD8_v2(va, 7, c.c_size_t(100)); x = (c.c_char * 2)(); d.cuMemcpyDtoH_v2(x, va, c.c_size_t(2))
 d.cuMemUnmap(va, c.c_size_t(64 * 2**20)); b = before - free(); d.cuMemAddressFree(va, c.c_size_t(2**30))
 print(json.dumps([odd, a // 2**20, list(x.raw), b]))
 """
+    )
     assert node.ask(program) == [1, 64, [7, 7], 0]
 
 
 def test_an_exported_handle_keeps_memory_alive_when_its_creator_dies(node):
-    program = VMM + """
+    program = (
+        VMM
+        + """
 import os, socket
-h = c.c_uint64(create(64 * 2**20)); fd = c.c_int(); d.cuMemExportToShareableHandle(c.byref(fd), h, 1, c.c_ulonglong(0))
-s = socket.socket(socket.AF_UNIX); s.connect(os.environ['PEER']); socket.send_fds(s, [b'x'], [fd.value]); print('"sent"', flush=True); input()
+h = c.c_uint64(create(64 * 2**20))
+fd = c.c_int()
+d.cuMemExportToShareableHandle(c.byref(fd), h, 1, c.c_ulonglong(0))
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.environ['PEER'])
+socket.send_fds(s, [b'x'], [fd.value])
+print('"sent"', flush=True)
+input()
 """
+    )
     import os
     import socket
 
@@ -159,8 +196,17 @@ s = socket.socket(socket.AF_UNIX); s.connect(os.environ['PEER']); socket.send_fd
 
 def test_memory_is_shared_by_handle_between_processes(node):
     owner = node.start("""
-d.start(); p = c.c_uint64(d.alloc(4096)); d.cuMemsetD8_v2(p, 9, c.c_size_t(4096)); handle = (c.c_char * 64)(); d.cuIpcGetMemHandle(handle, p)
-print(bytes(handle).hex(), flush=True); input(); x = (c.c_char * 1)(); d.cuMemcpyDtoH_v2(x, p, c.c_size_t(1)); print(x.raw[0], flush=True); input()
+d.start()
+p = c.c_uint64(d.alloc(4096))
+d.cuMemsetD8_v2(p, 9, c.c_size_t(4096))
+handle = (c.c_char * 64)()
+d.cuIpcGetMemHandle(handle, p)
+print(bytes(handle).hex(), flush=True)
+input()
+x = (c.c_char * 1)()
+d.cuMemcpyDtoH_v2(x, p, c.c_size_t(1))
+print(x.raw[0], flush=True)
+input()
 """)
     handle = node.line(owner)
     reader = """

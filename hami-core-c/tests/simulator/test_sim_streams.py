@@ -65,27 +65,43 @@ d.start(); f = d.function('spin_3ms'); s = d.out('cuStreamCreate', 1)
 d.cuStreamBeginCapture_v2(s, 0)
 for _ in range(4): d.launch(f, 1, s)
 p = d.out('cuMemAllocAsync', c.c_size_t(64 * 2**20), s, kind=c.c_uint64); d.cuMemFreeAsync(c.c_uint64(p), s)
-graph = c.c_void_p(); d.cuStreamEndCapture(s, c.byref(graph)); e = d.out('cuGraphInstantiateWithFlags', graph, c.c_ulonglong(0))
+graph = c.c_void_p()
+d.cuStreamEndCapture(s, c.byref(graph))
+e = d.out('cuGraphInstantiateWithFlags', graph, c.c_ulonglong(0))
 """
 
 
 def test_captured_work_runs_at_launch_and_not_before(virtual):
-    program = GRAPH + """
+    program = (
+        GRAPH
+        + """
 idle = d.code('cuStreamQuery', s); a, b = d.out('cuEventCreate', 0), d.out('cuEventCreate', 0); before = d.memory()[0]
 d.cuEventRecord(a, s); d.cuGraphLaunch(e, s); d.cuEventRecord(b, s); d.cuStreamSynchronize(s)
-ms = c.c_float(); d.cuEventElapsedTime(c.byref(ms), a, b); kept = before - d.memory()[0]; d.cuDeviceGraphMemTrim(0); n = c.c_size_t()
-d.cuGraphGetNodes(graph, None, c.byref(n)); print(json.dumps([idle, round(ms.value, 2), kept // 2**20, before - d.memory()[0], n.value]))
+ms = c.c_float()
+d.cuEventElapsedTime(c.byref(ms), a, b)
+kept = before - d.memory()[0]
+d.cuDeviceGraphMemTrim(0)
+n = c.c_size_t()
+d.cuGraphGetNodes(graph, None, c.byref(n))
+print(json.dumps([idle, round(ms.value, 2), kept // 2**20, before - d.memory()[0], n.value]))
 """
+    )
     assert virtual.ask(program) == [0, 12.0, 64, 0, 6]
 
 
 def test_a_global_capture_forbids_questions_of_others(virtual):
     program = """
 import threading
-d.start(); s = d.out('cuStreamCreate', 1); ev = d.out('cuEventCreate', 0); d.cuEventRecord(ev, None); d.cuCtxSynchronize()
+d.start()
+s = d.out('cuStreamCreate', 1)
+ev = d.out('cuEventCreate', 0)
+d.cuEventRecord(ev, None)
+d.cuCtxSynchronize()
 d.cuStreamBeginCapture_v2(s, 0); answers = []
 def ask():
-    answers.append(d.code('cuEventQuery', ev)); mode = c.c_int(2); d.cuThreadExchangeStreamCaptureMode(c.byref(mode)); answers.append(d.code('cuEventQuery', ev))
+    answers.append(d.code('cuEventQuery', ev))
+    d.cuThreadExchangeStreamCaptureMode(c.byref(c.c_int(2)))
+    answers.append(d.code('cuEventQuery', ev))
 t = threading.Thread(target=ask); t.start(); t.join(); print(json.dumps(answers))
 """
     assert virtual.ask(program) == [900, 0]

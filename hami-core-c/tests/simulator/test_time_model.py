@@ -13,11 +13,8 @@ SIMULATOR = HERE.parents[1] / "simulator"
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     program = tmp_path_factory.mktemp("engine") / "checks"
-    subprocess.run(
-        ["cc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{SIMULATOR}", HERE / "engine_checks.c", SIMULATOR / "engine.c"]
-        + ["-o", program],
-        check=True,
-    )
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{SIMULATOR}"]
+    subprocess.run(["cc", *flags, HERE / "engine_checks.c", SIMULATOR / "engine.c", "-o", program], check=True)
     return dict(json.loads(subprocess.run([program], check=True, capture_output=True).stdout))
 
 

@@ -2,32 +2,44 @@
 
 from collections.abc import Callable
 
+from hami_backend_nvidia import limiter
 from hami_backend_nvidia.admission import CORE_POLICY, VISIBLE
 from hami_backend_nvidia.settings import Settings
+from hami_core_py.errors import HamiError
 from hami_core_py.models.allocations import Allocation, Grant, Mount
 
 DIRECTORY = "/usr/local/vgpu"
 """Where the container sees its own directory; the limiter keeps its shared region there."""
 REGION = f"{DIRECTORY}/region.cache"
+NO_LIMITER = (
+    "this installation has no limiter library, so nothing would hold the container to its limits; "
+    "install a package that was built with it, or set requireLimiter: false"
+)
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 
 
 def grant(allocation: Allocation, settings: Settings, exists: Callable[[str], bool]) -> Grant:
-    """Variables, mount and device nodes of one container.
+    """Variables, mounts, files and device nodes of one container.
 
     :param exists: whether a device node is on this host; a container must not name one that is not.
+    :raises HamiError: there is no limiter, and the settings require one.
     """
     devices = [device for device, _ in allocation.pairs]
-    mounts = (
-        (Mount(host_path=f"{allocation.directory}/shared", container_path=DIRECTORY, read_only=False),)
-        if allocation.directory
-        else ()
-    )
+    mounts: tuple[Mount, ...] = ()
+    files: dict[str, str] = {}
+    if allocation.directory:
+        mounts = (Mount(host_path=f"{allocation.directory}/shared", container_path=DIRECTORY, read_only=False),)
+    if allocation.directory and allocation.host_directory:
+        mounts += limiter.mounts(allocation)
+        files = limiter.files(allocation, settings, REGION)
+    elif settings.require_limiter:
+        raise HamiError(NO_LIMITER)
     nodes = [f"/dev/nvidia{d.facts['minor']}" for d in devices if "minor" in d.facts]
     paths = [p for p in (*nodes, *CONTROL_NODES) if exists(p)] if settings.pass_device_specs and nodes else []
     return Grant(
         env={VISIBLE: ",".join(dict.fromkeys(d.id for d in devices)), **_limits(allocation, settings)},
         mounts=mounts,
+        files=files,
         device_paths=tuple(dict.fromkeys(paths)),
     )
 

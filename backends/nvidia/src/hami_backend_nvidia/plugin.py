@@ -7,7 +7,7 @@ Rules live beside it (``families``, ``admission``, ``grants``, ``topology``, ``h
 from collections.abc import Sequence
 from pathlib import Path
 
-from hami_backend_nvidia import admission, families, grants, nvml
+from hami_backend_nvidia import admission, families, grants, limiter, nvml
 from hami_backend_nvidia.settings import Settings
 from hami_core_py.hooks import API, hookimpl
 from hami_core_py.models.allocations import Allocation, Grant, HealthChange
@@ -42,6 +42,7 @@ def hami_backend() -> BackendInfo:
         section="nvidia",
         reserved_env=(admission.VISIBLE, *LIMITER_ENV),
         closing_env={admission.VISIBLE: admission.NOTHING_VISIBLE},
+        host_files=limiter.host_files(),
     )
 
 
@@ -71,7 +72,7 @@ def hami_check_health(devices: Sequence[Device], settings: Settings) -> Sequence
 
 @hookimpl
 def hami_allocate(allocation: Allocation, settings: Settings) -> Grant:
-    """Visible devices, limits and device nodes."""
+    """Visible devices, the limiter with its limits, and device nodes."""
     return grants.grant(allocation, settings, exists=lambda path: Path(path).exists())
 
 

@@ -96,6 +96,10 @@ class Settings(BackendSettings):
     """MiB of devices whose driver does not report memory; 0: such devices are not offered."""
     lib_cuda_log_level: str = "1"
     """Verbosity of the limiter: 0 errors, 1 warnings, 3 information, 4 debugging; empty: its own default."""
+    require_limiter: bool = False
+    """Whether a container is refused where the limiter library is not installed, instead of started without limits."""
+    context_memory: int = Field(default=0, ge=0, le=MAX_AMOUNT)
+    """MiB set aside for each context of a process; 0: the limiter goes by what contexts were seen to take."""
     enable_numa_topology: bool = False
     """Whether kubelet's topology manager is told the devices' NUMA nodes."""
     filter_devices: FilteredDevices = FilteredDevices()

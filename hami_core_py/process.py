@@ -5,17 +5,20 @@ import signal
 import sys
 import threading
 
+from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
+
+UNSAID = (*RESERVED_ATTRS, "color_message")
+"""Fields of a log record that are left out; the last is uvicorn's message once more, for a terminal."""
 
 
 def configure_logging(level: str = "info", form: str = "json") -> None:
     """Log to standard error, one JSON object a line with UTC time, or plain text for people."""
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
-        names = {"asctime": "time", "levelname": "level", "name": "logger"}
-        handler.setFormatter(
-            JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=names, timestamp=False)
-        )
+        names = {"levelname": "level", "name": "logger"}
+        form = "%(levelname)s %(name)s %(message)s"
+        handler.setFormatter(JsonFormatter(form, rename_fields=names, timestamp="time", reserved_attrs=UNSAID))
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

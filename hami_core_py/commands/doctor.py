@@ -169,7 +169,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
 def _cluster_settings(loaded: Loaded, problem: str) -> Settings:
     settings = loaded.settings
     return Settings(
-        backends=tuple(_backend(backend) for backend in loaded.ask.backends.loaded),
+        backends=tuple(backend_facts(backend) for backend in loaded.ask.backends.loaded),
         policies=default_policies(settings.placement),
         scheduler_names=frozenset({settings.webhook.scheduler_name}),
         publishes_totals=settings.nodes.publish_totals,
@@ -178,7 +178,8 @@ def _cluster_settings(loaded: Loaded, problem: str) -> Settings:
     )
 
 
-def _backend(backend: LoadedBackend) -> BackendFacts:
+def backend_facts(backend: LoadedBackend) -> BackendFacts:
+    """What checks need to know of a backend."""
     stated = definition(backend)
     switch = stated.get("everyPod")
     return BackendFacts(

@@ -70,8 +70,11 @@ class Settings:
     problem: str = ""
 
 
-def gather(client: Client, namespaces: Iterable[str] = ()) -> Gathered:
-    """Read a cluster. :param namespaces: where we run, besides those where our webhooks and processes are found.
+def gather(client: Client, namespaces: Iterable[str] = (), *, events: bool = False) -> Gathered:
+    """Read a cluster.
+
+    :param namespaces: where we run, besides those where our webhooks and processes are found.
+    :param events: whether to read all events as well; no check needs them.
 
     :raises ApiError: it cannot be asked.
     """
@@ -94,6 +97,8 @@ def gather(client: Client, namespaces: Iterable[str] = ()) -> Gathered:
     read("pods", ["/api/v1/pods"])
     read("namespaces", ["/api/v1/namespaces"])
     read("leases", ["/apis/coordination.k8s.io/v1/leases"])
+    if events:
+        read("events", ["/api/v1/events"])
     where = frozenset(namespaces) | _namespaces(objects)
     for kind, prefix in (
         ("services", ("api", "v1")),

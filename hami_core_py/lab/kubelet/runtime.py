@@ -3,27 +3,36 @@
 All that is known of a container lies in its directory, ``<root>/pods/<uid>/containers/<name>/``, so that a kubelet
 that starts again finds its containers running: ``config.json`` (what the container received), ``mounts.json``,
 ``rootfs/`` (its mounts and devices as links), ``state.json`` and ``exit.json`` (written by the shim).
+
+Where the machine allows it the process has a mount namespace of its own and sees its mounts where they belong, a file
+that the loader reads among them; elsewhere only ``rootfs/`` shows them, and ``config.json`` says why.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hami_core_py import namespaces
 from hami_core_py.lab.kubelet import cdi
 from hami_core_py.lab.kubelet.exits import ExitWatcher
 from hami_core_py.lab.kubelet.shim import start_ticks
+
+log = logging.getLogger(__name__)
 
 Shown = TypeVar("Shown", "Mount", "DeviceNode")
 
@@ -120,8 +129,9 @@ class Runtime:
             raise CreateError(str(error)) from error
         directory = self.directory(config.pod_uid, config.container)
         directory.mkdir(parents=True, exist_ok=True)
-        for name in ("state.json", "exit.json"):
+        for name in ("state.json", "exit.json", "hidden.json"):
             (directory / name).unlink(missing_ok=True)
+        shutil.rmtree(directory / "layers", ignore_errors=True)
         mounts = _by_path([*config.mounts, *map(_cdi_mount, edits.mounts)])
         devices = _by_path([*config.devices, *map(_cdi_device, edits.device_nodes)])
         output = self._log_file(config, config.restart_count)
@@ -137,6 +147,9 @@ class Runtime:
             "cwd": str(directory),
             "log": str(output),
         }
+        if mounts:
+            why_not = _no_mounts()
+            received |= {"only_links": why_not} if why_not else {"namespaces": namespaces.__file__}
         _link(directory / "rootfs", [*mounts, *devices])
         _write(directory / "mounts.json", received["mounts"])
         _write(directory / "config.json", received)
@@ -233,6 +246,19 @@ class Runtime:
         state = _read(self.directory(uid, container) / "state.json")
         if state is not None:
             self._exits.watch(state["keeper"], lambda: self._on_exit(uid))
+
+
+@cache
+def _no_mounts() -> str:
+    """Why processes cannot be shown mounts where they belong; empty: they can. Tried once, in a process that may fail."""
+    with tempfile.TemporaryDirectory(prefix="hami-mounts-") as folder:
+        trial = subprocess.run(
+            [sys.executable, "-I", "-S", str(namespaces.__file__), folder], capture_output=True, text=True, check=False
+        )
+    why = (trial.stderr.strip().splitlines() or ["it failed"])[-1] if trial.returncode else ""
+    if why:
+        log.warning("containers see their mounts as links only, and no limiter", extra={"problem": why})
+    return why
 
 
 def _is_alive(pid: int, ticks: int) -> bool:

@@ -2,12 +2,14 @@
 
 Run by path, ``python -I -S shim.py DIRECTORY``, so that it imports nothing but the standard library. It reads
 ``config.json`` in the container's directory, returns once the process runs (or could not be started), and leaves
-``state.json`` (the process) and later ``exit.json`` (its end) there.
+``state.json`` (the process) and later ``exit.json`` (its end) there; ``hidden.json`` names mounts that the process
+does not see where they belong.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -30,7 +32,7 @@ def start_ticks(pid: int, *, dead: str = "") -> int:
         return 0
 
 
-def write(directory: str, name: str, document: Document) -> None:
+def write(directory: str, name: str, document: Document | list[str]) -> None:
     """Write a file of the container's directory at once; the directory may be gone with its pod."""
     path = os.path.join(directory, name)
     try:
@@ -39,6 +41,21 @@ def write(directory: str, name: str, document: Document) -> None:
         os.replace(path + ".new", path)
     except FileNotFoundError:
         return
+
+
+def show_mounts(config: dict[str, object]) -> None:
+    """Let this process see its mounts where they belong."""
+    spec = importlib.util.spec_from_file_location("namespaces", str(config["namespaces"]))
+    assert spec is not None
+    assert spec.loader is not None
+    namespaces = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(namespaces)
+    folder = os.path.join(str(config["cwd"]), "layers")
+    os.makedirs(folder, exist_ok=True)
+    namespaces.enter()
+    mounts: list[dict[str, object]] = config["mounts"]  # type: ignore[assignment]  # JSON that the kubelet wrote
+    hidden = namespaces.show([(m["host_path"], m["container_path"], m["read_only"]) for m in mounts], folder)
+    write(str(config["cwd"]), "hidden.json", hidden)
 
 
 def execute(config: dict[str, object], report: int) -> None:
@@ -51,6 +68,8 @@ def execute(config: dict[str, object], report: int) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
+        if config.get("namespaces") and config["mounts"]:
+            show_mounts(config)
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(arguments[0], arguments, config["env"])  # type: ignore[arg-type]  # noqa: S606  # JSON again

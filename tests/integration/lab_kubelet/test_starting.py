@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hami_core_py.lab.kubelet.runtime import _no_mounts
 from hami_core_py.servers.kubelet import deviceplugin_pb2 as dp
 
 
@@ -125,6 +126,28 @@ def test_mounts_of_allocate_reach_the_container(lab: Any, plugin: Any, tmp_path:
     received = lab.received(pod)
     assert received["devices"] == [{"container_path": "/dev/zero0", "host_path": "/dev/zero", "permissions": "r"}]
     assert received["annotations"] == {"acme.example/note": "hello"}
+
+
+@pytest.mark.skipif(bool(_no_mounts()), reason="no mount namespaces on this machine")
+def test_mounts_are_where_they_belong_and_nowhere_else(lab: Any, plugin: Any, tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("for one container\n")
+    places = {"/etc/acme-lab/words": True, "/usr/share/acme-lab": False}
+    sources = (str(tmp_path / "words"), str(tmp_path))
+    plugin.answer = lambda ids: dp.ContainerAllocateResponse(
+        mounts=[
+            dp.Mount(container_path=place, host_path=source, read_only=only)
+            for (place, only), source in zip(places.items(), sources, strict=True)
+        ]
+    )
+    script = (
+        "cat /etc/acme-lab/words; echo no 2>&- > /etc/acme-lab/words; echo yes > /usr/share/acme-lab/new; sleep 100"
+    )
+    pod = lab.create("p", lab.container(command=["sh", "-c", script], devices=1))
+    lab.await_phase("p", "Running")
+    lab.eventually("written", lambda: (tmp_path / "new").exists())
+    assert lab.output(pod).startswith("for one container\n")
+    assert (tmp_path / "words").read_text() == "for one container\n"
+    assert not Path("/etc/acme-lab").exists()
 
 
 def test_pods_environment_has_downward_fields_references_and_nothing_of_ours(

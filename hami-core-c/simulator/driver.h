@@ -40,7 +40,7 @@ struct heap {                   /* who pays for granules: a context, or a pool *
     enum sim_kind kind;
     struct context *context;
     struct pool *pool;
-    struct slab *open[SIZE_CLASSES];
+    struct slab *open[SIZE_CLASSES], *spare[SIZE_CLASSES];  /* spare: books of a slab whose granule is given back */
     uint64_t live;              /* bytes asked for and not freed */
 };
 

@@ -302,12 +302,35 @@ CUresult sim_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportT
 
 /* ---- look-up --------------------------------------------------------------------------------------------------------- */
 
+#define BUCKETS 1024u
+static uint16_t bucket[BUCKETS], same_bucket[2048];    /* numbers of entries, plus one */
+static pthread_once_t indexed = PTHREAD_ONCE_INIT;
+
+static unsigned bucket_of(const char *name)
+{
+    unsigned h = 5381;
+    for (; *name; name++)
+        h = h * 33 ^ (unsigned char)*name;
+    return h % BUCKETS;
+}
+
+static void make_index(void)
+{
+    for (unsigned i = 0; i < sim_entry_count && i < 2048; i++) {
+        unsigned b = bucket_of(sim_entries[i].base);
+        same_bucket[i] = bucket[b];
+        bucket[b] = (uint16_t)(i + 1);
+    }
+}
+
 /* Newest entry of a base that is not newer than the version; `exists` says whether any version of the name is known. */
 static int best(const char *base, uint32_t version, bool per_thread, bool *exists)
 {
     int found = -1;
     uint32_t driver = process.state ? process.state->driver_version : 13000;
-    for (unsigned i = 0; i < sim_entry_count; i++) {
+    pthread_once(&indexed, make_index);
+    for (unsigned at = bucket[bucket_of(base)]; at; at = same_bucket[at - 1]) {
+        unsigned i = at - 1;
         const struct sim_entry *e = &sim_entries[i];
         if (!e->exported || e->per_thread != per_thread || strcmp(e->base, base) || e->introduced > driver)
             continue;

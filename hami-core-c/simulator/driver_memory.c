@@ -281,8 +281,16 @@ static struct slab *slab_new(struct arena *a, struct heap *h, unsigned class)
     uint64_t at = row_take(a, h, 1);
     if (at == UINT64_MAX)
         return NULL;
-    struct slab *one = calloc(1, sizeof *one);
     uint32_t blocks = (uint32_t)(SIM_GRANULE / class_bytes[class]);
+    struct slab *one = h->spare[class];
+    if (one) {
+        h->spare[class] = NULL;
+        one->granule = at;
+        a->table[at].slab = one;
+        slab_link(one);
+        return one;
+    }
+    one = calloc(1, sizeof *one);
     if (one)
         one->asked = calloc(blocks, sizeof *one->asked);
     if (!one || !one->asked) {
@@ -414,10 +422,14 @@ CUresult block_free(CUdeviceptr at, bool stream_ordered)
         if (one->live-- == one->blocks)
             slab_link(one);
         if (!one->live) {
+            struct heap *h = one->heap;
             slab_unlink(one);
             row_leave(a, granule);
-            free(one->asked);
-            free(one);
+            if (h->spare[one->class]) {
+                free(one->asked);
+                free(one);
+            } else
+                h->spare[one->class] = one;
         }
     } else
         row_leave(a, granule);
@@ -444,6 +456,11 @@ void heap_end(struct heap *h)
             free(one);
         }
     }
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        if (h->spare[class]) {
+            free(h->spare[class]->asked);
+            free(h->spare[class]);
+        }
     heaps[h->id] = NULL;
     pthread_mutex_unlock(&a->lock);
     free(h);
@@ -542,7 +559,7 @@ CUresult sim_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     if (!free_bytes || !total)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_state *s = process.state;
-    if (atomic_load_explicit(&s->slots_seen, memory_order_relaxed) > 1)
+    if (atomic_load_explicit(&s->drivers, memory_order_relaxed) > 1)
         state_reap(s, process.slot, 100000000);
     struct sim_device *d = device_at(memory_owner(s, c->device));
     uint64_t used = atomic_load_explicit(&d->used, memory_order_relaxed);

@@ -222,6 +222,8 @@ int slot_take(struct sim_state *s, bool driver)
             lock_take(s, &s->lock, (int)i);
             slot->container = container_of(s, tag ? tag : "");
             atomic_store(&slot->state, 2);
+            if (driver)
+                atomic_fetch_add(&s->drivers, 1);
             lock_leave(&s->lock);
             return (int)i;
         }
@@ -249,6 +251,9 @@ static void slot_clear(struct sim_state *s, uint32_t i, int self)
         lock_leave(&s->devices[d].lock);
     }
     memset(slot->name, 0, sizeof slot->name);
+    if (slot->driver && atomic_load(&slot->state) == 2)
+        atomic_fetch_sub(&s->drivers, 1);
+    slot->driver = 0;
     slot->pid = 0;
     atomic_store(&slot->state, 0);
 }

@@ -137,6 +137,7 @@ struct sim_state {
     char driver_text[32];
     struct sim_lock lock;       /* of the tables; taken before a device's, never inside one */
     _Atomic uint32_t slots_seen, context_high, share_high;
+    _Atomic uint32_t drivers;   /* slots whose process has initialised the driver */
     _Atomic int64_t reaped_at;
     _Atomic uint32_t faults_on, bell;
     _Atomic uint64_t xids_made;

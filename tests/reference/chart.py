@@ -15,6 +15,7 @@ from tests.reference.chart_values import Root
 
 CHART = Path(__file__).parents[2] / "charts" / "hami"
 DRAFT = "http://json-schema.org/draft-07/schema#"
+NUMBER = r"^[0-9]+(\.[0-9]+)?$"
 NOISE = frozenset({"title", "default", "format"})
 """Keywords that say nothing to Helm: defaults are those of values.yaml."""
 
@@ -161,6 +162,9 @@ def _tidy(part: Any) -> Any:
             kept[key] = {name: _tidy(one) for name, one in value.items()}
         elif key not in NOISE:
             kept[key] = _tidy(value)
+    if kept.get("type") == "number":
+        # What follows --set is a number only when it is whole.
+        kept |= {"type": ["number", "string"], "pattern": NUMBER}
     real = [one for one in kept.get("anyOf", ()) if one != {"type": "null"}]
     if len(real) == 1 and len(kept["anyOf"]) == 2:
         del kept["anyOf"]
@@ -172,5 +176,6 @@ def _or_null(part: dict[str, Any]) -> dict[str, Any]:
     """A value that may be absent; what holds further values is never null, as Helm merges into it."""
     if "$ref" in part or part.get("type") == "object":
         return part
-    found = {**part, "type": [part["type"], "null"]} if isinstance(part.get("type"), str) else part
+    types = part.get("type", [])
+    found = {**part, "type": [*([types] if isinstance(types, str) else types), "null"]} if types else part
     return {**found, "enum": [*part["enum"], None]} if "enum" in part else found

@@ -188,13 +188,11 @@ class Backend(_Override):
 
 def _partly(model: type[BaseModel], name: str) -> type[BaseModel]:
     """The same fields, each of which may be absent; defaults are the model's own business."""
-    fields: dict[str, Any] = {
-        key: (
-            field.annotation | None if field.annotation is not None else Any,
-            Field(default=None, alias=field.alias or to_camel(key), description=field.description),
-        )
-        for key, field in model.model_fields.items()
-    }
+    fields: dict[str, Any] = {}
+    for key, field in model.model_fields.items():
+        held: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        absent = Field(default=None, alias=field.alias or to_camel(key), description=field.description)
+        fields[key] = (held | None, absent)
     return create_model(name, __base__=Values, **fields)
 
 

@@ -1,0 +1,1 @@
+"""The project's container images, assembled without an engine; ``python -m images.build``."""

@@ -14,6 +14,7 @@ from hami_core_py.codecs.policies import parse_chain
 from hami_core_py.decisions.admission import Rules
 from hami_core_py.errors import BadInputError
 from hami_core_py.models.requests import Policies
+from hami_core_py.models.views import PodView, node_view, pod_view
 from hami_core_py.services.snapshot import JsonObject, items_of
 from hami_core_py.settings import PlacementSettings, Settings
 
@@ -32,7 +33,21 @@ def read_objects(path: Path, kind: str) -> Sequence[JsonObject]:
         metadata = item.get("metadata")
         if not (isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)):
             raise BadInputError(where, f"a {kind} with metadata.name", "one without")
+        if not _has_shape(item, kind):
+            raise BadInputError(
+                f"{where} ({metadata['name']})", f"a {kind} as the API spells it", "fields of other types"
+            )
     return found
+
+
+def _has_shape(item: JsonObject, kind: str) -> bool:
+    """Whether the parts that we read are texts and objects where the API has them."""
+    try:
+        view = node_view(item) if kind == "Node" else pod_view(item)
+        texts = [*view.annotations.values(), *([view.uid, view.node] if isinstance(view, PodView) else [])]
+    except (TypeError, AttributeError, KeyError):
+        return False
+    return all(isinstance(text, str) for text in texts)
 
 
 def read_pod(text: str, client: Client | None) -> JsonObject:

@@ -120,6 +120,14 @@ def test_objects_of_another_kind_or_without_a_name_are_bad_input(hami: Hami, sav
     assert json.loads(answer.output)["error"]["where"] == f"{nodes}: object 2"
 
 
+@pytest.mark.parametrize("odd", [{"status": "ready"}, {"metadata": {"name": "odd", "annotations": {"a": 1}}}])
+def test_node_of_another_shape_is_bad_input_and_no_refusal(hami: Hami, saved: Any, odd: dict[str, Any]) -> None:
+    nodes = saved("nodes.json", [node("odd", 8000) | odd])
+    answer = hami("explain", saved("pod.json", pod(count="1")), "--nodes", nodes, "-o", "json")
+    assert answer.exit_code == 2
+    assert "odd" in json.loads(answer.output)["error"]["where"]
+
+
 def test_bad_node_and_bad_record_stop_nothing_else(hami: Hami, saved: Any) -> None:
     garbled = node("garbled", 8000)
     garbled["metadata"]["annotations"] = dict.fromkeys(garbled["metadata"]["annotations"], "{not json")

@@ -1,4 +1,5 @@
-"""Build the simulated driver: ``python build.py FOLDER`` leaves libcuda.so.1, libnvidia-ml.so.1, hami-sim and surface.json there.
+"""Build the simulated driver: ``python build.py FOLDER`` leaves libcuda.so.1, libnvidia-ml.so.1, hami-sim, hami-sim-client and
+surface.json there.
 
 Variants, for tests of what programs do with other drivers: ``--api 12.9.79`` exports only what that version's header names,
 ``--omit NAME,...`` leaves names out, ``--no-symbolic`` lets a preloaded library capture the driver's own references.
@@ -77,6 +78,7 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
         *nvml_sources,
         work / "nvml_exports.c",
         HERE / "command.c",
+        HERE / "client.c",
     ]
     flags = [*FLAGS, *LENIENT, f"-I{include}", f"-I{HERE}", f"-I{work}", *extra]
     newest_header = max(one.stat().st_mtime for one in [*HERE.glob("*.h"), *work.glob("*.inc"), HERE / "build.py"])
@@ -105,14 +107,15 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
     link("libcuda", [*model, *cuda_sources, work / "cuda_exports.c"])
     link("libnvidia-ml", [*model, *nvml_sources, work / "nvml_exports.c"])
     _link(out / "hami-sim", extra, [objects[part] for part in [*model, HERE / "command.c"]])
+    _link(out / "hami-sim-client", [*extra, f"-L{out}"], [objects[HERE / "client.c"]], ["-lcuda"])
 
 
-def _link(target: Path, flags: Sequence[str], objects: Sequence[Path]) -> None:
+def _link(target: Path, flags: Sequence[str], objects: Sequence[Path], libraries: Sequence[str] = ()) -> None:
     """Beside and renamed: programs that run keep the file they opened."""
     if target.exists() and all(one.stat().st_mtime < target.stat().st_mtime for one in objects):
         return
     beside = target.with_name(f".{target.name}.new")
-    _run(["cc", *flags, "-pthread", "-o", str(beside), *map(str, objects), "-lm"])
+    _run(["cc", *flags, "-pthread", "-o", str(beside), *map(str, objects), *libraries, "-lm"])
     beside.replace(target)
 
 

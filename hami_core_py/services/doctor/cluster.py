@@ -134,7 +134,9 @@ def facts_of(
 
     entries = list(each(reading.webhooks_of, gathered.of("webhooks")))
     configs = list(each(lambda one: reading.configs_of(one, resources), gathered.here("configmaps")))
-    configs += [c for where, text in scheduler_configs for c in reading.config_of(text, where, resources)]
+    for where, text in scheduler_configs:
+        given = {"metadata": {"name": where}}
+        configs += each(lambda _, text=text, where=where: reading.config_of(text, where, resources), [given])  # type: ignore[misc]
     workloads = [
         workload
         for kind, name in KINDS

@@ -105,7 +105,7 @@ def _own_sockets(plugin_dir: Path) -> list[Path]:
 def _directory(path: Path, proc: Path) -> Directory:
     if not path.is_dir():
         return Directory(path=str(path), exists=False, writable=False)
-    file_system, root = _mount_of(path, proc)
+    file_system, root = mount_of(path, proc)
     statistics = os.statvfs(path)
     return Directory(
         path=str(path),
@@ -116,7 +116,7 @@ def _directory(path: Path, proc: Path) -> Directory:
     )
 
 
-def _mount_of(path: Path, proc: Path) -> tuple[str, str]:
+def mount_of(path: Path, proc: Path) -> tuple[str, str]:
     """Type of the file system that holds a directory, and the directory's path within it; empty where it cannot be told."""
     real, best = os.path.realpath(path), ""
     found = ("", "")

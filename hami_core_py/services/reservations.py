@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from hami_core_py.models.allocations import Placement
-from hami_core_py.models.answers import Refusal
+from hami_core_py.models.answers import Reason, Refusal
 from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
 from hami_core_py.services.engine import Engine
@@ -79,11 +79,7 @@ class Reservations:
 
         :returns: the binding reservation, which alone may be answered.
         """
-        held = self._ledger.reservation(uid)
-        if held is None or held.state is State.BINDING:
-            return held
-        self._end(uid)
-        return None
+        return self._end_assumed(uid)
 
     def assume(
         self,
@@ -100,6 +96,9 @@ class Reservations:
         """
         deadline = self._clock() + (self._volume_seconds if waits_for_volumes else self._assumed_seconds)
         with self._lock:
+            held = self._ledger.reservation(pod.uid)
+            if held is not None and held.state is State.BINDING:
+                return (Refusal(reason=Reason.ALREADY_BOUND, detail=f"is being bound to node {held.node}"),)
             taken = self._engine.reserve(request, pod, node, State.ASSUMED, deadline=deadline)
             if isinstance(taken, Placement):
                 self._notes[pod.uid] = Note(pod=pod, request=request, condition=condition, deadline=deadline)
@@ -149,9 +148,9 @@ class Reservations:
     def pod_bound(self, uid: str, node: str) -> None:  # noqa: ARG002
         """The pod is on a node. Its record has replaced the reservation, or somebody bound it without us."""
         held = self._ledger.reservation(uid)
-        if held is not None and held.state is State.ASSUMED:
-            self._end(uid)
-        elif held is None and uid in self._unheard:
+        if held is not None:
+            self._end_assumed(uid)
+        elif uid in self._unheard:
             with self._lock:
                 self._forget(uid)
 
@@ -168,7 +167,7 @@ class Reservations:
         if note is None or held is None or held.state is not State.ASSUMED:
             return
         if condition and condition != note.condition:
-            self._end(uid)
+            self._end_assumed(uid)
         elif nominated and nominated != held.node:
             self._go(note, held, nominated)
 
@@ -193,6 +192,16 @@ class Reservations:
             if not isinstance(taken, Placement):
                 self._ledger.release(held.uid)
                 self._forget(held.uid)
+
+    def _end_assumed(self, uid: str) -> Reservation | None:
+        """End an assumed reservation. :returns: a binding one, which stays, also when it became one just now."""
+        with self._lock:
+            held = self._ledger.reservation(uid)
+            if held is not None and held.state is State.ASSUMED:
+                self._ledger.release(uid)
+                self._forget(uid)
+                return None
+            return held
 
     def _end(self, uid: str) -> None:
         with self._lock:

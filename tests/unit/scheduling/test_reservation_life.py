@@ -54,6 +54,18 @@ def test_next_filter_leaves_a_binding_reservation_and_names_its_node(books: Book
     assert books.used_mib("n1") == 4000
 
 
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_pod_that_is_being_bound_is_assumed_nowhere(books: Books, node: str) -> None:
+    pod = asking("a", 4000)
+    books.begin_binding(pod, "n1")
+
+    assert not isinstance(books.assume(pod, node), Placement)
+
+    held = books.reservations.get(pod.uid)
+    assert held is not None
+    assert (held.node, held.state) == ("n1", State.BINDING)
+
+
 def test_no_deadline_ends_a_binding_reservation(books: Books) -> None:
     pod = asking("a", 4000)
     books.assume(pod, "n1")

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "object.h"
+#include "sampler.h"
 #include "steps.h"
 
 #define MOST_LIMITS_BYTES 65536
@@ -296,6 +297,7 @@ const char *attach_region(struct state *s, bool *full)
         s->ledger.region = s->region;
         s->ledger.extension = s->extension;
         ledger_claim(&s->ledger, (int32_t)getpid());
+        atomic_store(&s->region->slots[s->ledger.slot].host_pid, sampler_host_pid(s->path));
     }
     close(fd);                      /* and with it the creation lock */
     return why;

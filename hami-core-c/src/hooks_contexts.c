@@ -67,8 +67,10 @@ CUresult hook_cuDevicePrimaryCtxRetain(const struct driver *next, CUcontext *pct
     {                                                                                           \
         GATE(p, next, next->name(dev))                                                          \
         struct place at;                                                                        \
+        if (place_of(p, dev, &at))                                                              \
+            pacer_forget_context(p, (CUcontext)(uintptr_t)atomic_load(&p->state.primary[at.device])); \
         CUresult status = next->name(dev);                                                      \
-        if (status == CUDA_SUCCESS && place_of(p, dev, &at))                                    \
+        if (status == CUDA_SUCCESS && at.device >= 0)                                    \
             primary_look(p, next, &at);                                                         \
         return status;                                                                          \
     }
@@ -121,6 +123,7 @@ CUresult hook_cuCtxCreate_v4(const struct driver *next, CUcontext *pctx, CUctxCr
         struct holding h;                                                                       \
         uint64_t key = (uint64_t)(uintptr_t)ctx;                                                \
         bool ours = ctx && pointers_take(&p->pointers, FAMILY_CONTEXT, key, &h);                \
+        pacer_forget_context(p, ctx);                                                           \
         CUresult status = next->name(ctx);                                                      \
         if (ours && status == CUDA_SUCCESS) {                                                   \
             holding_gone(p, FAMILY_CONTEXT, &h);                                                \

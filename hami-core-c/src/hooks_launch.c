@@ -1,44 +1,401 @@
-#include "hooks.h"
+/* Launches, and the calls after which nobody may find a batch open. */
+#include <sys/mman.h>
+#include <unistd.h>
 
-CUresult hook_cuLaunch(const struct driver *next, CUfunction f) { return next->cuLaunch(f); }
-CUresult hook_cuLaunchGrid(const struct driver *next, CUfunction f, int grid_width, int grid_height) { return next->cuLaunchGrid(f, grid_width, grid_height); }
-CUresult hook_cuLaunchGridAsync(const struct driver *next, CUfunction f, int grid_width, int grid_height, CUstream hStream) { return next->cuLaunchGridAsync(f, grid_width, grid_height, hStream); }
-CUresult hook_cuLaunchKernel(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) { return next->cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra); }
-CUresult hook_cuLaunchKernel_ptsz(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra) { return next->cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra); }
-CUresult hook_cuLaunchKernelEx(const struct driver *next, const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) { return next->cuLaunchKernelEx(config, f, kernelParams, extra); }
-CUresult hook_cuLaunchKernelEx_ptsz(const struct driver *next, const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) { return next->cuLaunchKernelEx_ptsz(config, f, kernelParams, extra); }
-CUresult hook_cuLaunchCooperativeKernel(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams) { return next->cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams); }
-CUresult hook_cuLaunchCooperativeKernel_ptsz(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams) { return next->cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams); }
-CUresult hook_cuLaunchCooperativeKernelMultiDevice(const struct driver *next, CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags) { return next->cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags); }
-CUresult hook_cuGraphLaunch(const struct driver *next, CUgraphExec hGraph, CUstream hStream) { return next->cuGraphLaunch(hGraph, hStream); }
-CUresult hook_cuGraphLaunch_ptsz(const struct driver *next, CUgraphExec hGraphExec, CUstream hStream) { return next->cuGraphLaunch_ptsz(hGraphExec, hStream); }
-CUresult hook_cuGraphInstantiate(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize) { return next->cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize); }
-CUresult hook_cuGraphInstantiate_v2(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize) { return next->cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize); }
-CUresult hook_cuGraphInstantiateWithFlags(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags) { return next->cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags); }
-CUresult hook_cuGraphInstantiateWithParams(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) { return next->cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams); }
-CUresult hook_cuGraphInstantiateWithParams_ptsz(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) { return next->cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams); }
-CUresult hook_cuGraphExecDestroy(const struct driver *next, CUgraphExec hGraphExec) { return next->cuGraphExecDestroy(hGraphExec); }
-CUresult hook_cuDeviceGraphMemTrim(const struct driver *next, CUdevice device) { return next->cuDeviceGraphMemTrim(device); }
-CUresult hook_cuStreamSynchronize(const struct driver *next, CUstream hStream) { return next->cuStreamSynchronize(hStream); }
-CUresult hook_cuStreamSynchronize_ptsz(const struct driver *next, CUstream hStream) { return next->cuStreamSynchronize_ptsz(hStream); }
-CUresult hook_cuStreamDestroy(const struct driver *next, CUstream hStream) { return next->cuStreamDestroy(hStream); }
-CUresult hook_cuStreamDestroy_v2(const struct driver *next, CUstream hStream) { return next->cuStreamDestroy_v2(hStream); }
-CUresult hook_cuStreamQuery(const struct driver *next, CUstream hStream) { return next->cuStreamQuery(hStream); }
-CUresult hook_cuStreamQuery_ptsz(const struct driver *next, CUstream hStream) { return next->cuStreamQuery_ptsz(hStream); }
-CUresult hook_cuCtxSynchronize_v2(const struct driver *next, CUcontext ctx) { return next->cuCtxSynchronize_v2(ctx); }
-CUresult hook_cuEventRecord(const struct driver *next, CUevent hEvent, CUstream hStream) { return next->cuEventRecord(hEvent, hStream); }
-CUresult hook_cuEventRecord_ptsz(const struct driver *next, CUevent hEvent, CUstream hStream) { return next->cuEventRecord_ptsz(hEvent, hStream); }
-CUresult hook_cuEventRecordWithFlags(const struct driver *next, CUevent hEvent, CUstream hStream, unsigned int flags) { return next->cuEventRecordWithFlags(hEvent, hStream, flags); }
-CUresult hook_cuEventRecordWithFlags_ptsz(const struct driver *next, CUevent hEvent, CUstream hStream, unsigned int flags) { return next->cuEventRecordWithFlags_ptsz(hEvent, hStream, flags); }
-CUresult hook_cuEventSynchronize(const struct driver *next, CUevent hEvent) { return next->cuEventSynchronize(hEvent); }
-CUresult hook_cuStreamBeginCapture(const struct driver *next, CUstream hStream) { return next->cuStreamBeginCapture(hStream); }
-CUresult hook_cuStreamBeginCapture_ptsz(const struct driver *next, CUstream hStream) { return next->cuStreamBeginCapture_ptsz(hStream); }
-CUresult hook_cuStreamBeginCapture_v2(const struct driver *next, CUstream hStream, CUstreamCaptureMode mode) { return next->cuStreamBeginCapture_v2(hStream, mode); }
-CUresult hook_cuStreamBeginCapture_v2_ptsz(const struct driver *next, CUstream hStream, CUstreamCaptureMode mode) { return next->cuStreamBeginCapture_v2_ptsz(hStream, mode); }
-CUresult hook_cuStreamBeginCaptureToGraph(const struct driver *next, CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode) { return next->cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode); }
-CUresult hook_cuStreamBeginCaptureToGraph_ptsz(const struct driver *next, CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode) { return next->cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph, dependencies, dependencyData, numDependencies, mode); }
-CUresult hook_cuStreamEndCapture(const struct driver *next, CUstream hStream, CUgraph *phGraph) { return next->cuStreamEndCapture(hStream, phGraph); }
-CUresult hook_cuStreamEndCapture_ptsz(const struct driver *next, CUstream hStream, CUgraph *phGraph) { return next->cuStreamEndCapture_ptsz(hStream, phGraph); }
-CUresult hook_cuMemcpyDtoH_v2(const struct driver *next, void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) { return next->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount); }
-CUresult hook_cuMemcpyDtoH_v2_ptds(const struct driver *next, void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) { return next->cuMemcpyDtoH_v2_ptds(dstHost, srcDevice, ByteCount); }
-CUresult hook_cuCtxSynchronize(const struct driver *next) { return next->cuCtxSynchronize(); }
+#include "hooks.h"
+#include "holdings.h"
+#include "pacer.h"
+
+static uint64_t grid_of(unsigned x, unsigned y, unsigned z) { return (uint64_t)x << 32 ^ (uint64_t)y << 16 ^ z; }
+
+#define LAUNCH(call, function, grid, stream, per_thread)                                        \
+    GATE(p, next, call)                                                                         \
+    struct permit permit;                                                                       \
+    if (!pacer_ask(p, next, stream, per_thread, pacer_kind(next, function, grid), &permit))     \
+        return call;                                                                            \
+    CUresult status = call;                                                                     \
+    pacer_tell(p, next, &permit, stream, status, false);                                        \
+    return status;
+
+CUresult hook_cuLaunchKernel(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int
+    gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+    void **kernelParams, void **extra)
+{
+    LAUNCH(next->cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+        kernelParams, extra), f, grid_of(gridDimX, gridDimY, gridDimZ), hStream, STREAM_LEGACY)
+}
+
+CUresult hook_cuLaunchKernel_ptsz(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned
+    int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream
+    hStream, void **kernelParams, void **extra)
+{
+    LAUNCH(next->cuLaunchKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+        kernelParams, extra), f, grid_of(gridDimX, gridDimY, gridDimZ), hStream, STREAM_PER_THREAD)
+}
+
+CUresult hook_cuLaunchCooperativeKernel(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
+    CUstream hStream, void **kernelParams)
+{
+    LAUNCH(next->cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+        hStream, kernelParams), f, grid_of(gridDimX, gridDimY, gridDimZ), hStream, STREAM_LEGACY)
+}
+
+CUresult hook_cuLaunchCooperativeKernel_ptsz(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
+    CUstream hStream, void **kernelParams)
+{
+    LAUNCH(next->cuLaunchCooperativeKernel_ptsz(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+        sharedMemBytes, hStream, kernelParams), f, grid_of(gridDimX, gridDimY, gridDimZ), hStream, STREAM_PER_THREAD)
+}
+
+CUresult hook_cuLaunchKernelEx(const struct driver *next, const CUlaunchConfig *config, CUfunction f, void **kernelParams, void
+    **extra)
+{
+    if (!config)
+        return next->cuLaunchKernelEx(config, f, kernelParams, extra);
+    LAUNCH(next->cuLaunchKernelEx(config, f, kernelParams, extra), f, grid_of(config->gridDimX, config->gridDimY, config->gridDimZ),
+        config->hStream, STREAM_LEGACY)
+}
+
+CUresult hook_cuLaunchKernelEx_ptsz(const struct driver *next, const CUlaunchConfig *config, CUfunction f, void **kernelParams, void
+    **extra)
+{
+    if (!config)
+        return next->cuLaunchKernelEx_ptsz(config, f, kernelParams, extra);
+    LAUNCH(next->cuLaunchKernelEx_ptsz(config, f, kernelParams, extra), f, grid_of(config->gridDimX, config->gridDimY, config->gridDimZ),
+        config->hStream, STREAM_PER_THREAD)
+}
+
+CUresult hook_cuLaunch(const struct driver *next, CUfunction f)
+{
+    LAUNCH(next->cuLaunch(f), f, 1, NULL, STREAM_LEGACY)
+}
+
+CUresult hook_cuLaunchGrid(const struct driver *next, CUfunction f, int grid_width, int grid_height)
+{
+    LAUNCH(next->cuLaunchGrid(f, grid_width, grid_height), f, grid_of((unsigned)grid_width, (unsigned)grid_height, 1), NULL, STREAM_LEGACY)
+}
+
+CUresult hook_cuLaunchGridAsync(const struct driver *next, CUfunction f, int grid_width, int grid_height, CUstream hStream)
+{
+    LAUNCH(next->cuLaunchGridAsync(f, grid_width, grid_height, hStream), f, grid_of((unsigned)grid_width, (unsigned)grid_height, 1), hStream,
+        STREAM_LEGACY)
+}
+
+/* One launch on each of several devices: the first pays for all, as its own time is what they share. */
+CUresult hook_cuLaunchCooperativeKernelMultiDevice(const struct driver *next, CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int
+    numDevices, unsigned int flags)
+{
+    if (!launchParamsList || !numDevices)
+        return next->cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
+    const CUDA_LAUNCH_PARAMS *one = launchParamsList;
+    LAUNCH(next->cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags), one->function,
+        grid_of(one->gridDimX, one->gridDimY, one->gridDimZ), one->hStream, STREAM_LEGACY)
+}
+
+/* ---- graphs: one kind per executable graph, each launch a batch of its own ------------------------------------------------- */
+
+static uint32_t graph_kind(CUgraphExec exec)
+{
+    uint64_t x = (uint64_t)(uintptr_t)exec * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid();
+    return (uint32_t)(x >> 24) | 1;
+}
+
+#define GRAPH_LAUNCH(call, exec, per_thread)                                                    \
+    GATE(p, next, call)                                                                         \
+    struct permit permit;                                                                       \
+    if (!pacer_ask(p, next, hStream, per_thread, graph_kind(exec), &permit))                    \
+        return call;                                                                            \
+    CUresult status = call;                                                                     \
+    pacer_tell(p, next, &permit, hStream, status, true);                                        \
+    return status;
+
+CUresult hook_cuGraphLaunch(const struct driver *next, CUgraphExec hGraph, CUstream hStream)
+{
+    GRAPH_LAUNCH(next->cuGraphLaunch(hGraph, hStream), hGraph, STREAM_LEGACY)
+}
+
+CUresult hook_cuGraphLaunch_ptsz(const struct driver *next, CUgraphExec hGraphExec, CUstream hStream)
+{
+    GRAPH_LAUNCH(next->cuGraphLaunch_ptsz(hGraphExec, hStream), hGraphExec, STREAM_PER_THREAD)
+}
+
+/* Memory that a graph's nodes allocate appears at its first launch; it is reserved when the graph becomes executable. */
+static uint64_t graph_bytes(const struct driver *d, CUgraph graph, int depth)
+{
+    size_t count = 0;
+    uint64_t sum = 0;
+    if (!d->cuGraphGetNodes || !d->cuGraphNodeGetType || depth > 8 || d->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || !count ||
+        count > 1000000)
+        return 0;
+    CUgraphNode *nodes = mmap(NULL, count * sizeof *nodes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (nodes == MAP_FAILED)
+        return 0;
+    size_t room = count;
+    if (d->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
+        count = 0;
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNodeType type;
+        CUDA_MEM_ALLOC_NODE_PARAMS params;
+        CUgraph child;
+        if (d->cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS)
+            continue;
+        if (type == NODE_ALLOC && d->cuGraphMemAllocNodeGetParams && d->cuGraphMemAllocNodeGetParams(nodes[i], &params) == CUDA_SUCCESS)
+            sum += granules(params.bytesize);
+        else if (type == NODE_GRAPH && d->cuGraphChildGraphNodeGetGraph && d->cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS)
+            sum += graph_bytes(d, child, depth + 1);
+    }
+    munmap(nodes, room * sizeof *nodes);
+    return sum;
+}
+
+#define INSTANTIATE(call)                                                                       \
+    GATE(p, next, call)                                                                         \
+    struct place at;                                                                            \
+    uint64_t bytes = phGraphExec && place_now(p, next, &at) ? graph_bytes(next, hGraph, 0) : 0; \
+    if (bytes && !charge(p, next, at.device, CHARGE_DATA, bytes))                               \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
+    CUresult status = call;                                                                     \
+    struct holding h = {.bytes = bytes, .device = bytes ? (uint8_t)at.device : 0, .kind = HELD_BLOCK};  \
+    if (bytes && (status != CUDA_SUCCESS || !pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)*phGraphExec, &h))) \
+        uncharge(p, at.device, CHARGE_DATA, bytes);                                             \
+    return status;
+
+CUresult hook_cuGraphInstantiate(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char
+    *logBuffer, size_t bufferSize)
+{
+    INSTANTIATE(next->cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize))
+}
+
+CUresult hook_cuGraphInstantiate_v2(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+    char *logBuffer, size_t bufferSize)
+{
+    INSTANTIATE(next->cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize))
+}
+
+CUresult hook_cuGraphInstantiateWithFlags(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long
+    flags)
+{
+    INSTANTIATE(next->cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags))
+}
+
+CUresult hook_cuGraphInstantiateWithParams(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph,
+    CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    INSTANTIATE(next->cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams))
+}
+
+CUresult hook_cuGraphInstantiateWithParams_ptsz(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph,
+    CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    INSTANTIATE(next->cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams))
+}
+
+/* The driver keeps a graph's memory for the next one until it is trimmed. */
+CUresult hook_cuGraphExecDestroy(const struct driver *next, CUgraphExec hGraphExec)
+{
+    GATE(p, next, next->cuGraphExecDestroy(hGraphExec))
+    struct holding h;
+    struct place at;
+    bool ours = pointers_take(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &h);
+    CUresult status = next->cuGraphExecDestroy(hGraphExec);
+    if (ours && status != CUDA_SUCCESS)
+        pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &h);
+    else if (ours) {
+        if (next->cuDeviceGraphMemTrim && place_now(p, next, &at) && at.device == h.device)
+            next->cuDeviceGraphMemTrim(at.ordinal);
+        holding_gone(p, FAMILY_GRAPH, &h);
+    }
+    return status;
+}
+
+CUresult hook_cuDeviceGraphMemTrim(const struct driver *next, CUdevice device)
+{
+    return next->cuDeviceGraphMemTrim(device);
+}
+
+/* ---- calls that wait, look or record: the batch before them ends here, and pools have perhaps shrunk after them ------------- */
+
+#define AFTER(call)                                                                             \
+    CUresult status = call;                                                                     \
+    if (__builtin_expect(atomic_load_explicit(&p->state.pools_loose, memory_order_relaxed), 0) && \
+        !atomic_load_explicit(&p->state.capturing, memory_order_relaxed))                       \
+        pools_settle(p, next);                                                                  \
+    return status;
+
+CUresult hook_cuStreamSynchronize(const struct driver *next, CUstream hStream)
+{
+    GATE(p, next, next->cuStreamSynchronize(hStream))
+    pacer_close(p, next, hStream, STREAM_LEGACY);
+    AFTER(next->cuStreamSynchronize(hStream))
+}
+
+CUresult hook_cuStreamSynchronize_ptsz(const struct driver *next, CUstream hStream)
+{
+    GATE(p, next, next->cuStreamSynchronize_ptsz(hStream))
+    pacer_close(p, next, hStream, STREAM_PER_THREAD);
+    AFTER(next->cuStreamSynchronize_ptsz(hStream))
+}
+
+CUresult hook_cuStreamQuery(const struct driver *next, CUstream hStream)
+{
+    GATE(p, next, next->cuStreamQuery(hStream))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close(p, next, hStream, STREAM_LEGACY);
+    return next->cuStreamQuery(hStream);
+}
+
+CUresult hook_cuStreamQuery_ptsz(const struct driver *next, CUstream hStream)
+{
+    GATE(p, next, next->cuStreamQuery_ptsz(hStream))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close(p, next, hStream, STREAM_PER_THREAD);
+    return next->cuStreamQuery_ptsz(hStream);
+}
+
+CUresult hook_cuEventRecord(const struct driver *next, CUevent hEvent, CUstream hStream)
+{
+    GATE(p, next, next->cuEventRecord(hEvent, hStream))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close(p, next, hStream, STREAM_LEGACY);
+    return next->cuEventRecord(hEvent, hStream);
+}
+
+CUresult hook_cuEventRecord_ptsz(const struct driver *next, CUevent hEvent, CUstream hStream)
+{
+    GATE(p, next, next->cuEventRecord_ptsz(hEvent, hStream))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close(p, next, hStream, STREAM_PER_THREAD);
+    return next->cuEventRecord_ptsz(hEvent, hStream);
+}
+
+CUresult hook_cuEventRecordWithFlags(const struct driver *next, CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    GATE(p, next, next->cuEventRecordWithFlags(hEvent, hStream, flags))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close(p, next, hStream, STREAM_LEGACY);
+    return next->cuEventRecordWithFlags(hEvent, hStream, flags);
+}
+
+CUresult hook_cuEventRecordWithFlags_ptsz(const struct driver *next, CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    GATE(p, next, next->cuEventRecordWithFlags_ptsz(hEvent, hStream, flags))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close(p, next, hStream, STREAM_PER_THREAD);
+    return next->cuEventRecordWithFlags_ptsz(hEvent, hStream, flags);
+}
+
+CUresult hook_cuCtxSynchronize(const struct driver *next)
+{
+    GATE(p, next, next->cuCtxSynchronize())
+    pacer_close_all(p, next);
+    AFTER(next->cuCtxSynchronize())
+}
+
+CUresult hook_cuCtxSynchronize_v2(const struct driver *next, CUcontext ctx)
+{
+    GATE(p, next, next->cuCtxSynchronize_v2(ctx))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close_all(p, next);
+    AFTER(next->cuCtxSynchronize_v2(ctx))
+}
+
+CUresult hook_cuEventSynchronize(const struct driver *next, CUevent hEvent)
+{
+    GATE(p, next, next->cuEventSynchronize(hEvent))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close_all(p, next);
+    AFTER(next->cuEventSynchronize(hEvent))
+}
+
+CUresult hook_cuMemcpyDtoH_v2(const struct driver *next, void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    GATE(p, next, next->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close_all(p, next);
+    AFTER(next->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount))
+}
+
+CUresult hook_cuMemcpyDtoH_v2_ptds(const struct driver *next, void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    GATE(p, next, next->cuMemcpyDtoH_v2_ptds(dstHost, srcDevice, ByteCount))
+    if (!atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
+        pacer_close_all(p, next);
+    AFTER(next->cuMemcpyDtoH_v2_ptds(dstHost, srcDevice, ByteCount))
+}
+
+CUresult hook_cuStreamDestroy(const struct driver *next, CUstream hStream)
+{
+    GATE(p, next, next->cuStreamDestroy(hStream))
+    pacer_forget_stream(p, next, hStream);
+    return next->cuStreamDestroy(hStream);
+}
+
+CUresult hook_cuStreamDestroy_v2(const struct driver *next, CUstream hStream)
+{
+    GATE(p, next, next->cuStreamDestroy_v2(hStream))
+    pacer_forget_stream(p, next, hStream);
+    return next->cuStreamDestroy_v2(hStream);
+}
+
+#define BEGIN_CAPTURE(call, per_thread)                                                         \
+    GATE(p, next, call)                                                                         \
+    pacer_close(p, next, hStream, per_thread);                                                  \
+    atomic_fetch_add(&p->state.capturing, 1);                                                   \
+    CUresult status = call;                                                                     \
+    if (status != CUDA_SUCCESS)                                                                 \
+        atomic_fetch_sub(&p->state.capturing, 1);                                               \
+    return status;
+
+/* A capture that was broken ends with an error; it has ended all the same. */
+#define END_CAPTURE(call)                                                                       \
+    GATE(p, next, call)                                                                         \
+    CUresult status = call;                                                                     \
+    uint32_t open = atomic_load(&p->state.capturing);                                           \
+    while (open && !atomic_compare_exchange_weak(&p->state.capturing, &open, open - 1))         \
+        ;                                                                                       \
+    return status;
+
+CUresult hook_cuStreamBeginCapture(const struct driver *next, CUstream hStream)
+{
+    BEGIN_CAPTURE(next->cuStreamBeginCapture(hStream), STREAM_LEGACY)
+}
+
+CUresult hook_cuStreamBeginCapture_ptsz(const struct driver *next, CUstream hStream)
+{
+    BEGIN_CAPTURE(next->cuStreamBeginCapture_ptsz(hStream), STREAM_PER_THREAD)
+}
+
+CUresult hook_cuStreamBeginCapture_v2(const struct driver *next, CUstream hStream, CUstreamCaptureMode mode)
+{
+    BEGIN_CAPTURE(next->cuStreamBeginCapture_v2(hStream, mode), STREAM_LEGACY)
+}
+
+CUresult hook_cuStreamBeginCapture_v2_ptsz(const struct driver *next, CUstream hStream, CUstreamCaptureMode mode)
+{
+    BEGIN_CAPTURE(next->cuStreamBeginCapture_v2_ptsz(hStream, mode), STREAM_PER_THREAD)
+}
+
+CUresult hook_cuStreamBeginCaptureToGraph(const struct driver *next, CUstream hStream, CUgraph hGraph, const CUgraphNode
+    *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
+{
+    BEGIN_CAPTURE(next->cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode), STREAM_LEGACY)
+}
+
+CUresult hook_cuStreamBeginCaptureToGraph_ptsz(const struct driver *next, CUstream hStream, CUgraph hGraph, const CUgraphNode
+    *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
+{
+    BEGIN_CAPTURE(next->cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph, dependencies, dependencyData, numDependencies, mode), STREAM_PER_THREAD)
+}
+
+CUresult hook_cuStreamEndCapture(const struct driver *next, CUstream hStream, CUgraph *phGraph)
+{
+    END_CAPTURE(next->cuStreamEndCapture(hStream, phGraph))
+}
+
+CUresult hook_cuStreamEndCapture_ptsz(const struct driver *next, CUstream hStream, CUgraph *phGraph)
+{
+    END_CAPTURE(next->cuStreamEndCapture_ptsz(hStream, phGraph))
+}
+

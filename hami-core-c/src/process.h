@@ -4,6 +4,7 @@
 #define HAMI_PROCESS_H
 
 #include "latch.h"
+#include "pacer.h"
 #include "pointers.h"
 #include "state.h"
 
@@ -14,6 +15,8 @@ struct process {
     struct latch pools;             /* rank 3: sums of pools */
     struct state state;             /* valid from STAGE_READY on */
     struct pointers pointers;       /* latches of rank 4 inside */
+    _Atomic uint32_t settler, settler_sleeps;       /* its thread runs; it waits for launches */
+    struct pacer pacers[HAMI_DEVICES];
 };
 
 /* Never NULL, except where even one page cannot be had. Safe at any time. */

@@ -105,18 +105,18 @@ struct hami_device {
     _Atomic uint64_t used;                  /* bytes: the live slots and the shares without a bearer */
     _Atomic uint64_t context_bytes;         /* what a context was seen to cost; 0 = not known */
 
-    /* compute: see throttle.c */
+    /* compute: see throttle.c; fractions are the bits of a float, and everything is bounded when it is read */
     _Alignas(64) _Atomic uint64_t refilled; /* CLOCK_MONOTONIC nanoseconds */
     _Atomic uint32_t rate;                  /* parts per million of GPU time that the agent grants; 0 = the limit */
     _Atomic uint32_t turn;                  /* futex: changes when waiters shall look again */
-    _Atomic uint32_t waiters, open;
-    _Atomic uint32_t gain[2], doubt[2];     /* 16.16 and 8.24 fixed point */
-    _Atomic uint32_t ruler, alone, lucky, pace;
-    _Atomic uint32_t miss[2], jumps[2], last[2];
-    _Atomic uint64_t longest, seen, booked[2];
-    _Atomic int64_t lead;
-    _Atomic uint64_t sampler;               /* slot + 1 and expiry of the one that asks NVML */
-    _Atomic uint64_t carry[5];
+    _Atomic uint32_t waiters, closed;       /* closed: credit ran out; opens again when enough is saved */
+    _Atomic uint32_t gain[2], doubt[2], miss[2], jumps[2], last[2]; /* by ruler: clean times, wall time */
+    _Atomic uint32_t ruler, alone, strangers, lucky, pace, known;
+    _Atomic int64_t longest, lead, running; /* nanoseconds */
+    _Atomic uint64_t booked[2];
+    _Atomic uint64_t seen;                  /* time of the last sample */
+    _Atomic uint64_t sampler;               /* slot + 1 (10 bits and one) and expiry (ms) of the one that asks NVML */
+    _Atomic uint32_t carry[5];
     _Atomic uint32_t book;                  /* next of books[] */
     struct hami_book books[HAMI_BOOKS];
     _Atomic uint64_t strip[HAMI_STRIP];

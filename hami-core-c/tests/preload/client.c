@@ -1,6 +1,5 @@
 /* A GPU program on strings: one command per line of standard input, one line of answer each: the driver's code and numbers. Built
  * twice: linked with the driver (DIRECT), or looking everything up, by dlsym or by cuGetProcAddress as $HAMI_CLIENT_LOOKUP says. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,12 @@
+/* What NVML says about the device: asked by one elected process of the container. */
+#ifndef HAMI_SAMPLER_H
+#define HAMI_SAMPLER_H
+
+#include "runtime.h"
+
+/* A round of the settling thread: the page of the books, and now and then a sample. */
+void sampler_round(struct process *p, unsigned device, int64_t now, bool in_flight);
+/* Our pid as the host sees it, from the agent's socket beside the region; 0 = not known. At most 0.2 s. */
+int32_t sampler_host_pid(const char *region_path);
+
+#endif

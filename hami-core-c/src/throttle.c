@@ -1,0 +1,477 @@
+#include "throttle.h"
+
+#include <string.h>
+
+enum { CLEAN, WALL };
+
+#define STRETCHED 1.3               /* a batch so much longer than its clean time, */
+#define THEFT 1000000               /* and longer by so much, was switched out */
+#define LEARN 0.1
+#define SETTLED 8                   /* so many stretched batches in a row, and none clean: the kind itself has changed */
+#define TURN 2000000
+#define CELL 50000
+#define CELLS 48
+#define SILENCE 2500000000          /* without samples for so long, NVML counts as silent */
+#define WINDOW 1000000000
+#define MOST_CLEAN 100000000000.0
+#define CLEAN_UNIT 32
+
+/* ---- shared numbers: bounded whenever they are read, for a tenant can write them ------------------------------------------- */
+
+static double real(const _Atomic uint32_t *bits, double low, double high, double fresh)
+{
+    uint32_t raw = atomic_load_explicit(bits, memory_order_relaxed);
+    float value;
+    memcpy(&value, &raw, sizeof value);
+    if (raw == 0)
+        return fresh;
+    return value >= low ? (value <= high ? value : high) : low;        /* what is no number is the least */
+}
+
+static void put(_Atomic uint32_t *bits, double value)
+{
+    float narrow = (float)value;
+    uint32_t raw;
+    memcpy(&raw, &narrow, sizeof raw);
+    atomic_store_explicit(bits, raw ? raw : 0x80000000u, memory_order_relaxed);     /* zero, but not fresh */
+}
+
+static int64_t whole(const _Atomic int64_t *word, int64_t low, int64_t high)
+{
+    int64_t value = atomic_load_explicit(word, memory_order_relaxed);
+    return value < low ? low : value > high ? high : value;
+}
+
+static double gain(const struct hami_device *d, unsigned ruler) { return real(&d->gain[ruler], 0.001, 4, 1); }
+static unsigned ruler_of(const struct hami_device *d) { return atomic_load_explicit(&d->ruler, memory_order_relaxed) & 1; }
+static bool alone(const struct hami_device *d) { return atomic_load_explicit(&d->alone, memory_order_relaxed) != 0; }
+static double least(double a, double b) { return a < b ? a : b; }
+static double most(double a, double b) { return a > b ? a : b; }
+
+/* ---- clean times ------------------------------------------------------------------------------------------------------------ */
+
+static _Atomic uint64_t *kind_word(struct hami_device *d, uint32_t kind, bool make)
+{
+    for (uint32_t i = 0; i < 8; i++) {
+        _Atomic uint64_t *word = &d->kinds[(kind + i) % HAMI_KINDS];
+        uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
+        if (value >> 32 == kind && value & 0xffffffff)
+            return word;
+        if (!(value & 0xffffffff))
+            return make ? word : NULL;
+    }
+    return make ? &d->kinds[kind % HAMI_KINDS] : NULL;
+}
+
+/* Nanoseconds of one launch that nobody interrupts; 0 = not known. */
+static double clean_of(struct hami_device *d, uint32_t kind)
+{
+    _Atomic uint64_t *word = kind_word(d, kind, false);
+    return word ? least((double)(atomic_load_explicit(word, memory_order_relaxed) & 0xffffffff) * CLEAN_UNIT, MOST_CLEAN) : 0;
+}
+
+static void learn(struct hami_device *d, uint32_t kind, double each)
+{
+    uint64_t units = (uint64_t)(most(100, least(each, MOST_CLEAN)) / CLEAN_UNIT + 0.5);
+    atomic_store_explicit(kind_word(d, kind, true), (uint64_t)kind << 32 | units, memory_order_relaxed);
+    atomic_store_explicit(&d->known, 1, memory_order_relaxed);
+}
+
+static bool anything_known(const struct hami_device *d) { return atomic_load_explicit(&d->known, memory_order_relaxed) != 0; }
+
+int64_t throttle_price(const struct throttle *t, uint32_t kind)
+{
+    double clean = clean_of(t->d, kind);
+    if (clean > 0)
+        return (int64_t)most(1, clean * gain(t->d, CLEAN));
+    return anything_known(t->d) ? THROTTLE_GUESS : THROTTLE_BURST;
+}
+
+/* ---- credit ----------------------------------------------------------------------------------------------------------------- */
+
+void throttle_join(struct throttle *t, struct hami_device *d, _Atomic int64_t *slot_hold, uint32_t percent)
+{
+    memset(t, 0, sizeof *t);
+    t->d = d;
+    t->slot_hold = slot_hold;
+    t->limit = percent * 10000;
+    t->seed = 2463534242u;
+}
+
+static double share(const struct throttle *t)
+{
+    uint32_t granted = atomic_load_explicit(&t->d->rate, memory_order_relaxed);
+    return (granted && granted < t->limit ? granted : t->limit) / 1e6;
+}
+
+static void refill(struct throttle *t, int64_t now)
+{
+    uint64_t then = atomic_load_explicit(&t->d->refilled, memory_order_relaxed);
+    int64_t gone = now - (int64_t)then;
+    if (then == 0 || gone < 0) {        /* a fresh account, or a clock that somebody wrote */
+        atomic_compare_exchange_strong(&t->d->refilled, &then, (uint64_t)now);
+        return;
+    }
+    if (gone < 20000 || !atomic_compare_exchange_strong(&t->d->refilled, &then, (uint64_t)now))
+        return;
+    if (gone > 200000000000)
+        gone = 200000000000;
+    int64_t got = (int64_t)((double)gone * share(t)), have = whole(&t->d->credit, -100000000000, THROTTLE_BURST);
+    if (have + got > THROTTLE_BURST)
+        got = THROTTLE_BURST - have;
+    if (atomic_load_explicit(&t->d->credit, memory_order_relaxed) != have && (have == THROTTLE_BURST || have == -100000000000))
+        atomic_store_explicit(&t->d->credit, have, memory_order_relaxed);
+    if (got > 0)
+        atomic_fetch_add_explicit(&t->d->credit, got, memory_order_relaxed);
+}
+
+/* Beside strangers run a few milliseconds in one go: only uninterrupted batches show a clean time. */
+static int64_t reopen(const struct throttle *t)
+{
+    return alone(t->d) ? 500000 : (int64_t)most(500000, least(4000000, 50000000 * share(t)));
+}
+
+bool throttle_admit(struct throttle *t, int64_t now, int64_t price, int64_t *wait)
+{
+    refill(t, now);
+    bool closed = atomic_load_explicit(&t->d->closed, memory_order_relaxed) != 0;
+    int64_t lack = (closed ? reopen(t) : 0) - whole(&t->d->credit, -100000000000, THROTTLE_BURST);
+    atomic_store_explicit(&t->d->closed, lack >= 0, memory_order_relaxed);
+    if (lack < 0 && throttle_take(t, price))
+        return true;
+    t->seed ^= t->seed << 13;
+    t->seed ^= t->seed >> 17;
+    t->seed ^= t->seed << 5;
+    double pause = least(5e6, most(1e5, (double)(lack > 0 ? lack : 0) / share(t)));
+    *wait = (int64_t)(pause * (0.9 + 0.2 * (t->seed % 1024) / 1024.0));
+    return false;
+}
+
+/* ---- launches in flight ----------------------------------------------------------------------------------------------------- */
+
+static struct flying *flying_of(struct throttle *t, uint32_t kind)
+{
+    struct flying *idle = NULL;
+    for (unsigned i = 0; i < FLYING_KINDS; i++) {
+        struct flying *f = &t->flying[(kind + i) % FLYING_KINDS];
+        if (f->kind == kind)
+            return f;
+        if (!f->count && !idle)
+            idle = f;
+        if (!f->kind)
+            break;
+    }
+    if (idle)
+        *idle = (struct flying){.kind = kind};
+    return idle;
+}
+
+static void set_hold(struct throttle *t, int64_t hold)
+{
+    t->hold = hold;
+    atomic_store_explicit(t->slot_hold, hold, memory_order_relaxed);
+}
+
+void throttle_flies(struct throttle *t, uint32_t kind, int32_t count, int64_t price)
+{
+    struct flying *f = flying_of(t, kind);
+    if (f)
+        f->count = count < 0 && f->count < (uint32_t)-count ? 0 : f->count + (uint32_t)count;
+    set_hold(t, t->hold + count * price);
+    if (count < 0)
+        atomic_fetch_add_explicit(&t->d->credit, -count * price, memory_order_relaxed);
+}
+
+/* ---- time that passes but once: cells that whoever colours first pays for ---------------------------------------------------- */
+
+static int64_t colour(struct hami_device *d, int64_t start, int64_t end)
+{
+    int64_t a = (start + CELL / 2) / CELL, b = (end + CELL / 2) / CELL, fresh = 0;
+    if (b - a > CELLS * (HAMI_STRIP - 2))
+        a = b - CELLS * (HAMI_STRIP - 2);
+    while (a < b) {
+        int64_t word = a / CELLS, bit = a % CELLS, n = b - a < CELLS - bit ? b - a : CELLS - bit;
+        uint64_t mask = ((UINT64_C(1) << n) - 1) << bit, epoch = (uint64_t)(word / HAMI_STRIP & 0xffff) << CELLS;
+        _Atomic uint64_t *at = &d->strip[word % HAMI_STRIP];
+        uint64_t old = atomic_load_explicit(at, memory_order_relaxed), next;
+        bool newer;
+        do {
+            bool same = old >> CELLS == epoch >> CELLS;
+            newer = same || (((epoch >> CELLS) - (old >> CELLS)) & 0xffff) < 0x8000;
+            next = same ? old | mask : epoch | mask;
+        } while (newer && !atomic_compare_exchange_weak_explicit(at, &old, next, memory_order_relaxed, memory_order_relaxed));
+        if (newer)                  /* time older than the strip was paid by somebody */
+            fresh += __builtin_popcountll(old >> CELLS == epoch >> CELLS ? mask & ~old : mask);
+        a += n;
+    }
+    return fresh * CELL;
+}
+
+/* ---- booking ---------------------------------------------------------------------------------------------------------------- */
+
+/* Neighbours lengthen some batches by whole turns and leave others alone; a kind that has become longer is longer in all. So: many in
+ * a row stretched and none clean, and either no neighbour is there or the batches are short enough that some would have escaped
+ * a switch: then the clean time is what was least, and what had been booked too little is booked now. */
+static double changed(struct throttle *t, struct flying *f, double clean, double each, uint32_t count)
+{
+    double per_batch = clean * count;
+    f->stretched++;
+    f->excess += (int64_t)((each - clean) * count);
+    if (f->stretched == 1 || each < (double)f->least)
+        f->least = (int64_t)each;
+    if (f->stretched < SETTLED || (!alone(t->d) && per_batch > 0.6 * TURN))
+        return 0;
+    double owed = (double)f->excess;
+    learn(t->d, f->kind, (double)f->least);
+    f->stretched = 0;
+    f->excess = 0;
+    return owed;
+}
+
+/* GPU time to book for a batch by clean times; learns on the way. */
+static double finish(struct throttle *t, const struct batch *b)
+{
+    struct hami_device *d = t->d;
+    double took = most(100, (double)(b->end - b->start)), clean = 0, known = 0;
+    uint32_t strange = 0;
+    for (unsigned i = 0; i < b->parts; i++) {
+        double each = clean_of(d, b->part[i].kind);
+        known += each * b->part[i].count;
+        strange += each > 0 ? 0 : b->part[i].count;
+    }
+    double rest = strange ? most(100, (took - known) / strange) : 0;
+    for (unsigned i = 0; i < b->parts; i++) {
+        double each = clean_of(d, b->part[i].kind);
+        clean += (each > 0 ? each : rest) * b->part[i].count;
+    }
+    double ratio = took / clean;
+    atomic_store_explicit(&d->longest, (int64_t)most((double)whole(&d->longest, 0, 100000000000), took), memory_order_relaxed);
+    double pace = real(&d->pace, 0, 2, 1);
+    pace += 0.2 * (least(2, ratio) - pace);
+    if (pace < 0.7 && gain(d, ruler_of(d)) < 1) {       /* everything runs faster: the strangers are gone. Prices stay. */
+        for (unsigned r = 0; r < 2; r++) {
+            put(&d->gain[r], least(1, gain(d, r) / pace));
+            put(&d->doubt[r], 0.25);
+        }
+        pace = 1;
+    }
+    put(&d->pace, pace);
+    double lucky = real(&d->lucky, 0, 1, 0);
+    put(&d->lucky, lucky + 0.02 * ((ratio < 0.75) - lucky));
+    bool out = ratio > STRETCHED && took - clean > THEFT;
+    double owed = 0;
+    for (unsigned i = 0; i < b->parts; i++) {
+        uint32_t kind = b->part[i].kind;
+        double was = clean_of(d, kind), each = was > 0 ? was * ratio : rest;
+        struct flying *f = flying_of(t, kind);
+        if (was > 0) {
+            double step = each - was;
+            learn(d, kind, was + LEARN * most(-0.5 * was, least(0.1 * was, step)));
+        } else {
+            learn(d, kind, each);
+        }
+        if (f && out && was > 0)
+            owed += changed(t, f, was, each, b->part[i].count);
+        else if (f)
+            f->stretched = 0, f->excess = 0;
+    }
+    return (out ? clean : took) + owed;
+}
+
+static void choose(struct hami_device *d, bool blind)
+{
+    double worse = blind ? real(&d->lucky, 0, 1, 0) - 0.04 : real(&d->miss[CLEAN], 0, 1, 0) - real(&d->miss[WALL], 0, 1, 0) - 0.05;
+    atomic_store_explicit(&d->ruler, worse > 0 ? WALL : CLEAN, memory_order_relaxed);
+}
+
+/* Charges never outrun the clock: what is booked by clean times is at most the time in which work was outstanding. */
+static double within_lead(struct hami_device *d, double wall, double units)
+{
+    int64_t lead = whole(&d->lead, 0, 100000000000) + (int64_t)wall, booked = (int64_t)least(units, (double)lead);
+    atomic_store_explicit(&d->lead, lead - booked, memory_order_relaxed);
+    return (double)booked;
+}
+
+static void settle_hold(struct throttle *t, double charged)
+{
+    double hold = 0;
+    bool strange = false, any = false;
+    for (unsigned i = 0; i < FLYING_KINDS; i++) {
+        const struct flying *f = &t->flying[i];
+        if (!f->count)
+            continue;
+        any = true;
+        strange |= clean_of(t->d, f->kind) <= 0;
+        hold += (double)f->count * (double)throttle_price(t, f->kind);
+    }
+    hold = any ? most(hold, strange ? (double)t->run : (double)t->run / 4) : 0;
+    if (!any)
+        t->run = 0;
+    atomic_fetch_add_explicit(&t->d->credit, t->hold - (int64_t)charged - (int64_t)hold, memory_order_relaxed);
+    set_hold(t, (int64_t)hold);
+    int64_t running = (int64_t)least((double)t->run, hold / gain(t->d, CLEAN));
+    atomic_fetch_add_explicit(&t->d->running, running - t->running, memory_order_relaxed);
+    t->running = running;
+}
+
+void throttle_tick(struct throttle *t, int64_t now, const struct batch *done, unsigned count, int64_t outstanding)
+{
+    struct hami_device *d = t->d;
+    refill(t, now);
+    if (now - (int64_t)atomic_load_explicit(&d->seen, memory_order_relaxed) > SILENCE)
+        choose(d, true);
+    double wall = 0, units = 0;
+    for (unsigned i = 0; i <= count; i++) {     /* the batches, then what runs */
+        int64_t from = i < count ? done[i].start : outstanding, until = i < count ? done[i].end : outstanding ? now : 0;
+        if (from < t->coloured)
+            from = t->coloured;
+        if (until <= from)
+            continue;
+        wall += (double)colour(d, from, until);
+        t->coloured = until;
+    }
+    if (!wall && !count && !t->hold)
+        return;
+    t->run += (int64_t)wall;
+    for (unsigned i = 0; i < count; i++) {
+        units += finish(t, &done[i]);
+        for (unsigned k = 0; k < done[i].parts; k++) {
+            struct flying *f = flying_of(t, done[i].part[k].kind);
+            if (f)
+                f->count -= done[i].part[k].count < f->count ? done[i].part[k].count : f->count;
+        }
+        t->run = 0;
+    }
+    units = within_lead(d, wall, units);
+    atomic_fetch_add_explicit(&d->booked[CLEAN], (uint64_t)units, memory_order_relaxed);
+    atomic_fetch_add_explicit(&d->booked[WALL], (uint64_t)wall, memory_order_relaxed);
+    unsigned ruler = ruler_of(d);
+    settle_hold(t, gain(d, ruler) * (ruler == CLEAN ? units : wall));
+}
+
+/* ---- what NVML says --------------------------------------------------------------------------------------------------------- */
+
+void throttle_book(struct throttle *t, int64_t now, bool in_flight)
+{
+    struct hami_device *d = t->d;
+    if (!in_flight) {
+        atomic_store_explicit(&d->lead, 0, memory_order_relaxed);
+        atomic_store_explicit(&d->running, 0, memory_order_relaxed);
+        t->running = 0;
+    }
+    uint32_t i = atomic_load_explicit(&d->book, memory_order_relaxed);
+    struct hami_book *page = &d->books[i % HAMI_BOOKS], *before = &d->books[(i + HAMI_BOOKS - 1) % HAMI_BOOKS];
+    if (now - (int64_t)atomic_load_explicit(&before->at, memory_order_relaxed) < 48000000)
+        return;                     /* 64 pages reach back three seconds */
+    atomic_store_explicit(&page->at, (uint64_t)now, memory_order_relaxed);
+    atomic_store_explicit(&page->clean, atomic_load(&d->booked[CLEAN]) + (uint64_t)whole(&d->running, 0, 100000000000), memory_order_relaxed);
+    atomic_store_explicit(&page->wall, atomic_load(&d->booked[WALL]), memory_order_relaxed);
+    atomic_store_explicit(&d->book, (i + 1) % HAMI_BOOKS, memory_order_relaxed);
+}
+
+static void booked_at(struct hami_device *d, int64_t at, double out[2])
+{
+    int64_t before = 0, after = INT64_MAX;
+    const struct hami_book *low = NULL, *high = NULL, *newest = NULL;
+    for (unsigned i = 0; i < HAMI_BOOKS; i++) {
+        const struct hami_book *p = &d->books[i];
+        int64_t when = (int64_t)atomic_load_explicit(&p->at, memory_order_relaxed);
+        if (!when)
+            continue;
+        if (when <= at && when >= before)
+            before = when, low = p;
+        if (when >= at && when < after)
+            after = when, high = p;
+        if (!newest || when > (int64_t)atomic_load_explicit(&newest->at, memory_order_relaxed))
+            newest = p;
+    }
+    if (!low || !high)
+        low = high = low ? newest : high;
+    out[0] = out[1] = 0;
+    if (!low)
+        return;
+    double part = after > before && high != low ? (double)(at - before) / (double)(after - before) : 0;
+    double clean = (double)atomic_load(&low->clean), wall = (double)atomic_load(&low->wall);
+    out[CLEAN] = clean + ((double)atomic_load(&high->clean) - clean) * part;
+    out[WALL] = wall + ((double)atomic_load(&high->wall) - wall) * part;
+}
+
+/* Scalar Kalman filter: the gain moves towards what was seen as far as both are trusted. */
+static void correct(struct hami_device *d, unsigned r, double span, double seen, double error, double drift, double floor)
+{
+    double jumps = real(&d->jumps[r], 0, 1, 0), last = real(&d->last[r], 0, 100, 0), doubt = real(&d->doubt[r], 0, 1, 0.25);
+    double noise = most(error * error, 0.5 * jumps);
+    if (last > 0)
+        jumps += 0.3 * (least(1, (seen - last) * (seen - last)) - jumps);
+    double trust = doubt / (doubt + noise);
+    put(&d->jumps[r], jumps);
+    put(&d->last[r], seen);
+    put(&d->gain[r], least(4, most(floor, gain(d, r) + trust * (seen - gain(d, r)))));
+    put(&d->doubt[r], (1 - trust) * doubt + span * drift);
+}
+
+static void compare(struct hami_device *d, unsigned r, double used, double truth)
+{
+    double miss = real(&d->miss[r], 0, 1, 0), off = gain(d, r) * used - truth;
+    if (truth > 0)
+        put(&d->miss[r], miss + 0.3 * (least(1, (off < 0 ? -off : off) / truth) - miss));
+}
+
+void throttle_sample(struct throttle *t, int64_t at, const uint32_t *own, unsigned own_count, const uint32_t *others, unsigned other_count,
+                     uint32_t total)
+{
+    struct hami_device *d = t->d;
+    int64_t seen = (int64_t)atomic_load_explicit(&d->seen, memory_order_relaxed);
+    if (at <= seen)
+        return;
+    double span = least((double)(at - seen), WINDOW), used[2], start[2];
+    atomic_store_explicit(&d->seen, (uint64_t)at, memory_order_relaxed);
+    booked_at(d, at - (int64_t)span, start);
+    booked_at(d, at, used);
+    used[CLEAN] = most(0, used[CLEAN] - start[CLEAN]);
+    used[WALL] = most(0, used[WALL] - start[WALL]);
+    /* Whole percent, rounded one way or another: an interval, not a number. */
+    double low = 0, high = 0, rest_low = (double)total - 0.5, rest_high = (double)total + 1;
+    uint32_t strangers = 0;
+    for (unsigned i = 0; i < own_count; i++) {
+        low += most(0, own[i] - 0.5);
+        high += own[i] + 1.0;
+    }
+    for (unsigned i = 0; i < other_count; i++) {
+        rest_low -= others[i] ? others[i] + 1.0 : 0;
+        rest_high -= most(0, others[i] - 0.5);
+        strangers += others[i] != 0;
+    }
+    double a = most(low, rest_low), b = least(high, rest_high);
+    low = most(0, least(100, least(a, b))) / 100 * span;
+    high = most(0, least(100, most(a, b))) / 100 * span;
+    if ((strangers != 0) == alone(d)) {         /* the company has changed: what we knew is worth less */
+        atomic_store_explicit(&d->alone, strangers == 0, memory_order_relaxed);
+        for (unsigned r = 0; r < 2; r++) {
+            if (!strangers)
+                put(&d->gain[r], 1);
+            put(&d->doubt[r], strangers ? 0.25 : 0.001);
+        }
+    }
+    atomic_store_explicit(&d->strangers, strangers, memory_order_relaxed);
+    double fresh[5] = {span, used[CLEAN], used[WALL], low, high};
+    for (unsigned i = 0; i < 5; i++)
+        fresh[i] += real(&d->carry[i], 0, 1e11, 0);
+    span = fresh[0];
+    bool nothing = least(fresh[1], fresh[2]) < 0.01 * span;         /* nothing finished yet: wait for the next sample */
+    for (unsigned i = 0; i < 5; i++)
+        put(&d->carry[i], nothing ? fresh[i] : 0);
+    if (nothing)
+        return;
+    double truth = (fresh[3] + fresh[4]) / 2, longest = (double)whole(&d->longest, 0, 100000000000);
+    double fuzz = most(0.003 * span, most((fresh[4] - fresh[3]) / 4, 0.15 * longest));
+    for (unsigned r = 0; r < 2; r++) {
+        compare(d, r, fresh[1 + r], alone(d) ? fresh[2] : truth);
+        correct(d, r, span / 1e9, truth / fresh[1 + r], fuzz / fresh[1 + r], alone(d) ? 1e-5 : 1e-3, 0.5 / (1 + strangers));
+    }
+    choose(d, false);
+    double halves = span / 1e9;
+    for (; halves >= 1; halves--)
+        longest /= 2;
+    atomic_store_explicit(&d->longest, (int64_t)(longest * (1 - 0.5 * halves)), memory_order_relaxed);
+}

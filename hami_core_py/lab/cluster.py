@@ -14,8 +14,10 @@ from hami_core_py.cluster.errors import ApiError, NotFound
 from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.kubelet import end_containers
+from hami_core_py.lab.kubelet.environment import DEFAULT_PATH
 from hami_core_py.lab.processes import START_SECONDS, LabError, LabProcess, Program, free_ports, until
 from hami_core_py.lab.scenario import LabShape, ProcessStep
+from hami_core_py.lab.simulator import Simulator
 from hami_core_py.models.families import Family
 
 HAMI = "hami_core_py"
@@ -38,6 +40,12 @@ class LabCluster:
         self.kubeconfig = directory / "kubeconfig"
         self.config = directory / "hami.yaml"
         self.processes: dict[str, LabProcess] = {}
+        self.simulators = {
+            node.name: Simulator(self.node_directory(node.name) / "sim", {"host": node.name, **_plain(node.simulator)})
+            for node in shape.nodes
+            if node.simulator is not None
+        }
+        self._simulated: dict[str, dict[str, str]] = {}
         ports = iter(free_ports(3 + 2 * len(shape.nodes)))
         self._ports = {name: next(ports) for name in ("apiserver", "webhook", "scheduler")}
         self._node_ports = {(n.name, p): next(ports) for n in shape.nodes for p in PER_NODE[1:]}
@@ -52,6 +60,9 @@ class LabCluster:
         """Start everything and wait until pods can be scheduled. :raises LabError: something did not come up."""
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
         self._write_files()
+        for name, simulator in self.simulators.items():
+            self._simulated[name] = simulator.start()
+            self._tell(f"simulated devices of node {name} are there")
         self._run(self._api_server())
         self._tell("API server is up")
         self._prepare_api()
@@ -175,6 +186,7 @@ class LabCluster:
         root = self.node_directory(node)
         # There before the agent looks: it takes the directory for the sign that the node's runtime has CDI.
         (root / "cdi").mkdir(parents=True, exist_ok=True)
+        driver = self._simulated.get(node, {})
         urls = {p: f"http://127.0.0.1:{self._node_ports[node, p]}" for p in PER_NODE[1:]}
         agent = (
             *("device-plugin", *self._common(), "--node-name", node),
@@ -183,20 +195,21 @@ class LabCluster:
         )
         monitor = ("monitor", *self._common(), "--node-name", node, "--listen", urls["monitor"].removeprefix("http://"))
         kubelet = ("--node", node, "--api", self.url, "--root", str(root), "--logs", str(self.directory / "pod-logs"))
+        kubelet += tuple(word for pair in _of_containers(driver).items() for word in ("--env", "=".join(pair)))
         return [
             Program(name=f"kubelet@{node}", module="hami_core_py.lab.kubelet", arguments=kubelet),
             Program(
                 name=f"device-plugin@{node}",
                 module=HAMI,
                 arguments=agent,
-                env={"NODE_NAME": node},
+                env={"NODE_NAME": node, **driver},
                 ready_url=f"{urls['device-plugin']}/readyz",
             ),
             Program(
                 name=f"monitor@{node}",
                 module=HAMI,
                 arguments=monitor,
-                env={"NODE_NAME": node},
+                env={"NODE_NAME": node, **driver},
                 ready_url=f"{urls['monitor']}/readyz",
             ),
         ]
@@ -251,7 +264,7 @@ class LabCluster:
         self._wait_node(node)
 
     def _wait_node(self, name: str) -> None:
-        offered = any(node.devices for node in self.shape.nodes if node.name == name)
+        offered = any(node.devices or node.simulator for node in self.shape.nodes if node.name == name)
         log = self.processes[f"device-plugin@{name}"].log
         until(lambda: self._is_ready(name, offered), START_SECONDS, f"node {name} did not become ready; see {log}")
 
@@ -273,6 +286,18 @@ class LabCluster:
     def _devices_text(self, name: str) -> str:
         status = self.client.get(join_path("api", "v1", "nodes", name)).get("status") or {}
         return ", ".join(f"{amount} × {name}" for name, amount in self._counts(status).items()) or "no devices"
+
+
+def _of_containers(driver: Mapping[str, str]) -> dict[str, str]:
+    """Variables that containers on simulated devices get, as if their image had the driver."""
+    if not driver:
+        return {}
+    folders = driver.get("LD_LIBRARY_PATH", "")
+    return {
+        **driver,
+        "HAMI_SIM_CONTAINER": "$(NAMESPACE)/$(POD)/$(CONTAINER)",
+        "PATH": f"{folders}:{DEFAULT_PATH}",
+    }
 
 
 def _listening(port: int) -> Callable[[], bool]:

@@ -15,6 +15,8 @@ from hami_core_py.lab.scenario import (
     DeleteOne,
     Expect,
     ExpectCount,
+    Measure,
+    MeasureMemory,
     ProcessStep,
     Refused,
     Scenario,
@@ -22,8 +24,10 @@ from hami_core_py.lab.scenario import (
     matches,
     split_name,
 )
+from hami_core_py.lab.simulator import Simulator, container_tag, look_for
 
 Pod = Mapping[str, Any]
+MIB = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +57,14 @@ class Player:
 
     :ivar act: does something to a process; ``None`` where processes are out of reach.
     :ivar env_of: environment of a container as its process received it; ``None`` where it cannot be seen.
+    :ivar simulator_of: simulated devices of a node; ``None`` where there are none.
     :ivar tell: gets every outcome as it happens.
     """
 
     client: Client
     act: Callable[[ProcessStep], None] | None = None
     env_of: Callable[[Pod, str], Mapping[str, str]] | None = None
+    simulator_of: Callable[[str], Simulator | None] | None = None
     tell: Callable[[Outcome], None] = lambda _: None
     _plurals: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
 
@@ -104,6 +110,10 @@ class Player:
                 self._await(step.value)
             case "expect-count":
                 self._await_count(step.value)
+            case "measure":
+                return self._measure(step.value)
+            case "measure-memory":
+                return self._measure_memory(step.value)
         return describe(step)
 
     def _create_in_vain(self, refused: Refused, where: str) -> None:
@@ -170,7 +180,11 @@ class Player:
         for holds, otherwise in checks:
             if not holds:
                 return otherwise
-        return self._missing_devices(expect, shares) or self._missing_env(expect, pod, shares)
+        return (
+            self._missing_devices(expect, shares)
+            or self._missing_env(expect, pod, shares)
+            or self._missing_log(expect, pod, shares)
+        )
 
     def _missing_devices(self, expect: Expect, shares: tuple[dict[str, Any], ...]) -> str:
         own = {share["uuid"] for share in shares}
@@ -186,10 +200,57 @@ class Player:
     def _missing_env(self, expect: Expect, pod: Pod, shares: tuple[dict[str, Any], ...]) -> str:
         if not expect.env or self.env_of is None:
             return ""
-        container = shares[0]["container"] if shares else pod["spec"]["containers"][0]["name"]
+        container = _first_container(pod, shares)
         env = self.env_of(pod, container)
         wrong = {name: env.get(name) for name, value in expect.env.items() if env.get(name) != value}
         return f"container {container} has {wrong}" if wrong else ""
+
+    def _missing_log(self, expect: Expect, pod: Pod, shares: tuple[dict[str, Any], ...]) -> str:
+        if not expect.log:
+            return ""
+        container = _first_container(pod, shares)
+        try:
+            text = self.client.text(f"{_pod_path(expect.pod)}/log", {"container": container})
+        except ApiError as problem:
+            return f"its log cannot be read: {problem}"
+        last = text.strip().splitlines()[-1:] or ["nothing"]
+        return "" if expect.log.lower() in text.lower() else f"container {container} wrote, at last: {last[0]}"
+
+    def _measure(self, measure: Measure) -> str:
+        simulator, tags = self._simulated(tuple(measure.cores))
+        deadline = time.monotonic() + measure.within_seconds
+        while True:
+            seen = look_for(simulator, tags, measure.seconds)
+            got = {pod: share for pod, (share, _) in seen.items()}
+            text = ", ".join(f"{pod} {share:.1f} %" for pod, share in got.items())
+            off = [pod for pod, wanted in measure.cores.items() if abs(got[pod] - wanted) > measure.tolerance]
+            if not off:
+                return f"measured over {measure.seconds:g} s: {text} of the device's time"
+            if time.monotonic() > deadline:
+                wanted = ", ".join(f"{pod} {share:g}" for pod, share in measure.cores.items())
+                raise LabError(f"{text} of the device's time; expected {wanted}, within {measure.tolerance:g} points")
+
+    def _measure_memory(self, measure: MeasureMemory) -> str:
+        simulator, tags = self._simulated((measure.pod,))
+        peak = simulator.use(tags[measure.pod]).peak_bytes / MIB
+        if not measure.memory_mib_at_least <= peak <= measure.memory_mib_at_most:
+            expected = f"{measure.memory_mib_at_least} to {measure.memory_mib_at_most} MiB"
+            raise LabError(f"{measure.pod} held {peak:.0f} MiB at most; expected {expected}")
+        return f"measured: {measure.pod} never held more than {peak:.0f} MiB"
+
+    def _simulated(self, names: tuple[str, ...]) -> tuple[Simulator, dict[str, str]]:
+        """The simulator of the node that these pods run on, and its names of their containers."""
+        pods = {name: self._pod(name) for name in names}
+        nodes = {pod["spec"].get("nodeName", "") if pod else "" for pod in pods.values()}
+        simulator = self.simulator_of(nodes.pop()) if self.simulator_of and len(nodes) == 1 else None
+        if simulator is None:
+            raise LabError(f"{', '.join(names)}: expected pods on one node with simulated devices")
+        tags = {
+            name: container_tag(*split_name(name), _first_container(pod, shares_of(pod)))
+            for name, pod in pods.items()
+            if pod is not None
+        }
+        return simulator, tags
 
     def _await_count(self, expect: ExpectCount) -> None:
         deadline = time.monotonic() + expect.within_seconds
@@ -224,8 +285,17 @@ def describe(step: Step) -> str:
             return f"expect {value.pod}: " + ", ".join(f"{k} {_short(v)}" for k, v in wanted.items())
         case "expect-count":
             return f"expect {value.exactly} of {len(value.pods)} pods {value.phase}"
+        case "measure":
+            return "measure " + ", ".join(f"{pod} at {share:g} %" for pod, share in value.cores.items())
+        case "measure-memory":
+            return f"measure that {value.pod} holds at most {value.memory_mib_at_most} MiB"
         case _:
             return str(value)
+
+
+def _first_container(pod: Pod, shares: tuple[dict[str, Any], ...]) -> str:
+    """The first container that holds a device, or simply the first."""
+    return str(shares[0]["container"] if shares else pod["spec"]["containers"][0]["name"])
 
 
 def shares_of(pod: Pod) -> tuple[dict[str, Any], ...]:

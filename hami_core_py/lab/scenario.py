@@ -1,7 +1,7 @@
 """A scenario: a YAML list of ordinary Kubernetes objects, things to do, and expectations, played from top to bottom.
 
 An item with ``apiVersion`` and ``kind`` is created as it is. Every other item has exactly one key that names the step:
-``lab``, ``say``, ``expect``, ``refused``, ``delete``, ``deleteOne`` or ``process``.
+``lab``, ``say``, ``expect``, ``measure``, ``refused``, ``delete``, ``deleteOne`` or ``process``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,6 +38,8 @@ class NodeShape(_Part):
 
     name: str
     devices: tuple[dict[str, Any], ...] = ()
+    simulator: dict[str, Any] | None = None
+    """Settings of a simulated driver, which the node's backends then discover as they would a real one."""
 
 
 class LabShape(_Part):
@@ -79,6 +81,8 @@ class Expect(_Part):
     """Pod that shares no device with it."""
     env: dict[str, str] = {}
     """Variables of its first container that asks for a device, as its process received them."""
+    log: str = ""
+    """Part of what that container wrote, in any case."""
     restarts_at_least: int = 0
     """Smallest restart count of a container."""
     gone: bool = False
@@ -95,6 +99,26 @@ class ExpectCount(_Part):
     settled_seconds: float = Field(default=1.0, ge=0)
     """How long it must stay so."""
     within_seconds: float = Field(default=30.0, gt=0)
+
+
+class Measure(_Part):
+    """What pods on simulated devices of one node did with them, as the simulator knows it."""
+
+    cores: dict[str, float] = Field(min_length=1)
+    """Pod → percent of a device's time that it gets, between the ends of ``seconds``."""
+    seconds: float = Field(default=4.0, gt=0)
+    tolerance: float = Field(default=5.0, gt=0)
+    """How many points a percentage may be off."""
+    within_seconds: float = Field(default=30.0, gt=0)
+    """How long it is measured again while it is off."""
+
+
+class MeasureMemory(_Part):
+    """How much memory of a simulated device a pod ever held, as the simulator knows it."""
+
+    pod: str
+    memory_mib_at_most: int = Field(ge=0)
+    memory_mib_at_least: int = Field(default=0, ge=0)
 
 
 class Refused(_Part):
@@ -125,7 +149,18 @@ class Step:
     """One item of a scenario and where it stands."""
 
     where: str
-    kind: Literal["object", "say", "expect", "expect-count", "refused", "delete", "delete-one", "process"]
+    kind: Literal[
+        "object",
+        "say",
+        "expect",
+        "expect-count",
+        "measure",
+        "measure-memory",
+        "refused",
+        "delete",
+        "delete-one",
+        "process",
+    ]
     value: Any
 
 
@@ -180,6 +215,10 @@ def _step(item: MarkedDict, path: str, where: str) -> Step:
             return Step(where, "expect-count", _check(ExpectCount, value, path, item, name))
         case "expect":
             return Step(where, "expect", _check(Expect, value, path, item, name))
+        case "measure" if isinstance(value, dict) and "pod" in value:
+            return Step(where, "measure-memory", _check(MeasureMemory, value, path, item, name))
+        case "measure":
+            return Step(where, "measure", _check(Measure, value, path, item, name))
         case "process":
             return Step(where, "process", _check(ProcessStep, value, path, item, name))
         case "refused":
@@ -192,7 +231,9 @@ def _step(item: MarkedDict, path: str, where: str) -> Step:
             raise BadInputError(f"{where}: {name}", "text", type(value).__name__)
         case _:
             raise BadInputError(
-                where, "lab, say, expect, refused, delete, deleteOne, process or a Kubernetes object", repr(name)
+                where,
+                "lab, say, expect, measure, refused, delete, deleteOne, process or a Kubernetes object",
+                repr(name),
             )
 
 

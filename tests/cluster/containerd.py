@@ -78,10 +78,9 @@ class Containerd:
             self.crictl("rmp", "--all", "--force")
 
     def crictl(self, *arguments: str) -> str:
-        """What crictl prints, whatever its exit status."""
+        """What crictl answers, whatever its exit status; warnings are left out."""
         flags = ("--runtime-endpoint", self.endpoint, "--timeout", "30s")
-        done = self._space.run([self._release.program("crictl"), *flags, *arguments])
-        return (done.stdout + done.stderr).decode()
+        return self._space.run([self._release.program("crictl"), *flags, *arguments]).stdout.decode()
 
     def _ctr(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         flags = ("--address", str(self.socket), "--namespace", "k8s.io")

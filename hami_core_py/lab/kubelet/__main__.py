@@ -35,9 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--logs", type=Path, metavar="DIR", help="where containers' output goes (default ROOT/logs)")
     parser.add_argument("--capacity", type=pairs, default={}, metavar="cpu=..,memory=..,pods=..")
     parser.add_argument("--labels", type=pairs, default={}, metavar="NAME=VALUE,..", help="further labels of the Node")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of all containers")
     parser.add_argument("--retry-seconds", type=float, default=1.0, help="between attempts to create a container")
     parser.add_argument("--backoff-seconds", type=float, default=1.0, help="first delay of a crashing container")
     parser.add_argument("--heartbeat-seconds", type=float, default=10.0, help="between node status and Lease updates")
+    parser.add_argument("--status-seconds", type=float, default=1.0, help="how long changed devices go unreported")
     parser.add_argument("--seed", type=int, help="makes the order of device ids repeatable")
     given = parser.parse_args(arguments)
     handler = logging.StreamHandler(sys.stderr)
@@ -50,9 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         logs=given.logs.resolve() if given.logs else None,
         capacity=given.capacity,
         labels=given.labels,
+        env=dict(pair.split("=", 1) for pair in given.env if "=" in pair),
         retry_seconds=given.retry_seconds,
         backoff_seconds=given.backoff_seconds,
         heartbeat_seconds=given.heartbeat_seconds,
+        status_seconds=given.status_seconds,
         seed=given.seed,
     )
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from hami_core_py.cluster.client import Client
 from hami_core_py.lab.kubelet import environment, pods
@@ -32,8 +33,18 @@ class LaunchError(Exception):
 class Launcher:
     """Creates containers, in the order in which a real kubelet asks device plugins and runtime."""
 
-    def __init__(self, *, root: Path, node: str, api: Client, devices: DeviceManager, runtime: Runtime) -> None:
-        self._root, self._node = root, node
+    def __init__(
+        self,
+        *,
+        root: Path,
+        node: str,
+        api: Client,
+        devices: DeviceManager,
+        runtime: Runtime,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``env``: variables of all containers; see ``KubeletOptions``."""
+        self._root, self._node, self._env = root, node, env
         self._api, self._devices, self._runtime = api, devices, runtime
 
     def launch(self, pod: Json, container: Json, restart_count: int) -> None:
@@ -77,7 +88,13 @@ class Launcher:
             names |= {device.name: None for device in one.cdi_devices}
         command = container.get("command") or []
         is_idle = not command or container.get("image") == PAUSE_IMAGE
-        all_env = environment.base(pod) | env | own_env
+        names_of = {
+            "NAMESPACE": pod["metadata"]["namespace"],
+            "POD": pod["metadata"]["name"],
+            "CONTAINER": container["name"],
+        }
+        image = {name: environment.expand(value, names_of) for name, value in self._env.items()}
+        all_env = environment.base(pod) | image | env | own_env
         return ContainerConfig(
             pod_uid=pods.uid(pod),
             namespace=pod["metadata"]["namespace"],

@@ -65,7 +65,12 @@ class Kubelet:
         self._node = NodeReporter(self._api, options, resources=self._devices.resources, log_port=self._logs.port)
         self._reporter = Reporter(self._api, options.node)
         self._launcher = Launcher(
-            root=options.root, node=options.node, api=self._api, devices=self._devices, runtime=self._runtime
+            root=options.root,
+            node=options.node,
+            api=self._api,
+            devices=self._devices,
+            runtime=self._runtime,
+            env=options.env,
         )
         self._registration = RegistrationServer(options.plugin_directory, self._devices.connect)
         self._pod_resources = PodResourcesServer(

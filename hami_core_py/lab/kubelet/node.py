@@ -48,7 +48,7 @@ class NodeReporter:
         self._told_at = 0.0
         self._is_registered = threading.Event()
         self._wake = threading.Event()
-        self._is_stopping = False
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node status", daemon=True)
 
     def start(self, *, reset_extended: bool) -> None:
@@ -58,12 +58,12 @@ class NodeReporter:
 
     def stop(self) -> None:
         """Stop reporting; the Node stays."""
-        self._is_stopping = True
+        self._stopping.set()
         self._wake.set()
         self._thread.join()
 
     def changed(self) -> None:
-        """Report the node's resources now."""
+        """Report the node's resources, after ``status_seconds``."""
         self._wake.set()
 
     def wait_registered(self, timeout_seconds: float) -> bool:
@@ -82,7 +82,7 @@ class NodeReporter:
     def _run(self) -> None:
         is_registered = False
         renewed = 0.0
-        while not self._is_stopping:
+        while not self._stopping.is_set():
             self._wake.clear()
             try:
                 if not is_registered:
@@ -97,7 +97,8 @@ class NodeReporter:
             except ApiError as error:
                 log.warning("node status not told", extra={"node": self._options.node, "error": str(error)})
                 wait_seconds = RETRY_SECONDS
-            self._wake.wait(wait_seconds)
+            if self._wake.wait(wait_seconds):
+                self._stopping.wait(self._options.status_seconds)
 
     def _tell_status(self) -> None:
         """Write the status when it changed, or seldom: the Lease is the heartbeat, and each write wakes watchers."""

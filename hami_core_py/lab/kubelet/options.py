@@ -28,11 +28,19 @@ class KubeletOptions:
     """Overrides of cpu, memory, ephemeral-storage and pods, as Kubernetes quantities."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the Node besides those every kubelet sets."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that all containers have unless something sets them otherwise, as if their images brought them.
+
+    $(NAMESPACE), $(POD) and $(CONTAINER) stand for names.
+    """
     first_retry_seconds: float = 0.4
     retry_seconds: float = 1.0
     backoff_seconds: float = 1.0
     longest_backoff_seconds: float = 30.0
     heartbeat_seconds: float = 10.0
+    status_seconds: float = 0.0
+    """How long a change of devices goes unreported: up to 10 s with a real kubelet, and a pod that is bound meanwhile to
+    devices that are gone fails for good."""
     prestart_timeout_seconds: float = 30.0
     plugin_grace_seconds: float = 300.0
     """How long a node keeps the capacity of a device plugin that went away."""

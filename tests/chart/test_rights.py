@@ -1,5 +1,6 @@
 """Who may do what: least rights, restricted pods, and reasons for what is more."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,28 @@ def test_process_may_do_what_its_code_does_and_nothing_else(role: str) -> None:
 @pytest.mark.parametrize(("place", "call"), sorted({where for table in PROCESSES.values() for where in table.values()}))
 def test_reason_for_a_right_is_still_in_the_code(place: str, call: str) -> None:
     assert call in (CORE / place).read_text(encoding="utf-8")
+
+
+def test_every_call_to_the_api_server_is_one_that_a_right_was_weighed_for() -> None:
+    """A new call shows here first: it wants a right in a role, a row in the page, and a line in the tables above."""
+    calls = re.compile(r"[cC]lient\.(get|list|pages|create|replace|patch|delete|watch)\(")
+    found = {
+        f"{path.relative_to(CORE)} {match[1]}"
+        for folder in ("cluster", "services", "servers")
+        for path in (CORE / folder).rglob("*.py")
+        if "doctor" not in path.parts  # it runs with the rights of whoever asks it
+        for match in calls.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert found == {
+        *("cluster/events.py create", "cluster/events.py patch"),
+        *("cluster/leases.py create", "cluster/leases.py patch", "cluster/leases.py list"),
+        *("cluster/nodes.py get", "cluster/nodes.py patch"),
+        *("cluster/pods.py create", "cluster/pods.py get", "cluster/pods.py list", "cluster/pods.py patch"),
+        *("cluster/secrets.py get", "cluster/secrets.py patch"),
+        *("cluster/webhooks.py get", "cluster/webhooks.py patch"),
+        *("cluster/watch.py pages", "cluster/watch.py watch"),
+        "services/scheduling/care.py pages",
+    }
 
 
 @pytest.mark.parametrize("role", PROCESSES)

@@ -94,7 +94,10 @@ def test_mtls_shows_certificates_on_both_sides() -> None:
     tls = found["tlsConfig"]
     of = workload(objects(*SETS["mtls"]), "hami-scheduler")
     mounts = {m["name"]: m["mountPath"] for m in container(of, "kube-scheduler")["volumeMounts"]}
-    assert {path.rpartition("/")[0] for path in tls.values()} == {mounts["extender-client-tls"]}
+    files = {path.rpartition("/")[0] for key, path in tls.items() if key.endswith("File")}
+    assert files == {mounts["extender-client-tls"]}
+    certificates = container(workload(objects(*SETS["mtls"]), "hami-certificates"), "certificates")["args"]
+    assert f"--server=hami-extender-tls={tls['serverName']},127.0.0.1" in certificates
     arguments = container(of, "extender")["args"]
     assert "--plain-http" not in arguments
     assert [a for a in arguments if a.startswith("--client-ca=")]
@@ -104,7 +107,7 @@ def test_existing_kube_scheduler_finds_the_extender_behind_a_service_that_demand
     found = objects(*SETS["existing kube-scheduler"])
     [entry] = yaml.safe_load(one(found, "ConfigMap", "hami-scheduler")["data"]["extenders.yaml"])["extenders"]
     assert entry["urlPrefix"] == f"https://hami-extender.{NAMESPACE}.svc:9443"
-    assert set(entry["tlsConfig"]) == {"caFile", "certFile", "keyFile"}
+    assert set(entry["tlsConfig"]) == {"serverName", "caFile", "certFile", "keyFile"}
     of = workload(found, "hami-scheduler")
     assert [c["name"] for c in of.containers] == ["extender"]
     assert of.owner["spec"]["strategy"]["type"] == "Recreate"

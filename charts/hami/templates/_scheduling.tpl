@@ -62,6 +62,7 @@
   {{- if .certificates }}
   enableHTTPS: true
   tlsConfig:
+    serverName: {{ include "hami.extenderHost" .root }}
     caFile: {{ .certificates }}/ca.crt
     certFile: {{ .certificates }}/tls.crt
     keyFile: {{ .certificates }}/tls.key

@@ -13,13 +13,7 @@ from images.debian import PYTHON, SITE
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 DISTRIBUTIONS = (ROOT, ROOT / "backends/nvidia", ROOT / "backends/mock")
-SCRIPT = f"""#!/usr/bin/{PYTHON} -P
-import sys
-
-from hami_core_py.cli import main
-
-sys.exit(main())
-"""
+SCRIPT = Path(__file__).parent / "hami"
 USELESS_FOLDERS = frozenset({"tests", "test", "__pycache__", "include"})
 # The client's other half, for asyncio, which is the largest thing of all and nobody here imports.
 USELESS_PACKAGES = ("kubernetes/aio/",)
@@ -67,7 +61,7 @@ def add_script(root: Path) -> None:
     """The command ``hami``."""
     path = root / "usr/local/bin/hami"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(SCRIPT, encoding="utf-8")
+    shutil.copyfile(SCRIPT, path)
     path.chmod(0o755)
 
 

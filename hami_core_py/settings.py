@@ -16,8 +16,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hami_core_py.errors import SettingsError
 
-DevicePolicy = Literal["binpack", "spread", "mutex", "numa", "topology-aware"]
-
 
 class _Section(BaseModel):
     model_config = ConfigDict(

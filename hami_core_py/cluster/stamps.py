@@ -42,3 +42,5 @@ class Stamps:
                 patch_annotations(self._client, node, {key: text})
             except ApiError as problem:
                 log.warning("annotation not written", extra={"node": node, "key": key, "problem": str(problem)})
+            except Exception:
+                log.exception("annotation not written", extra={"node": node, "key": key})

@@ -49,7 +49,6 @@ class Watcher:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.synced = threading.Event()
-        self.relists = 0
         self._client, self._path, self._params = client, path, dict(params or {})
         self._on_list, self._on_event, self._on_sync, self._transform = on_list, on_event, on_sync, transform
         self._first_pause, self._longest_pause = back_off_seconds
@@ -103,7 +102,6 @@ class Watcher:
                 self._keep(item, found)
             if self._stopped.is_set():
                 return
-        self.relists += 1
         self._on_sync(found)
         self._version = version
         self.synced.set()

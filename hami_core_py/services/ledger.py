@@ -252,15 +252,6 @@ class Ledger:
             self._put(uid, holding, state, deadline)
             return None
 
-    def promote(self, uid: str) -> bool:
-        """Turn an assumed reservation into a binding one. :returns: whether there was one to turn."""
-        with self._lock:
-            entry = self._reserved.get(uid)
-            if entry is None:
-                return False
-            self._entries[uid] = self._reserved[uid] = replace(entry, state=State.BINDING, deadline=None)
-            return True
-
     def settle(self, uid: str) -> bool:
         """The Binding is known to have happened: what was reserved is held until the pod's record arrives, and after."""
         with self._lock:

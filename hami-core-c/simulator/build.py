@@ -106,8 +106,66 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
 
     link("libcuda", [*model, *cuda_sources, work / "cuda_exports.c"])
     link("libnvidia-ml", [*model, *nvml_sources, work / "nvml_exports.c"])
+    shim(out, work, [one.name for one in driver if one.name not in omit], extra)
     _link(out / "hami-sim", extra, [objects[part] for part in [*model, HERE / "command.c"]])
     _link(out / "hami-sim-client", [*extra, f"-L{out}"], [objects[HERE / "client.c"]], ["-lcuda"])
+
+
+JUMP = {
+    "x86_64": "    movq sim_inner+{offset}(%rip), %r11\\n    jmp *%r11\\n",
+    "aarch64": "    adrp x16, sim_inner\\n    add x16, x16, :lo12:sim_inner\\n"
+    "    mov x17, #{offset}\\n    ldr x16, [x16, x17]\\n    br x16\\n",
+}
+
+
+def shim(out: Path, work: Path, names: Sequence[str], extra: Sequence[str]) -> None:
+    """A driver in two parts: ``shim/libcuda.so.1`` forwards every call; look-ups tell addresses of the inner library."""
+    folder = out / "shim"
+    folder.mkdir(exist_ok=True)
+    jump = JUMP[os.uname().machine]
+    lines = ["#define _GNU_SOURCE", "#include <dlfcn.h>", "#include <stddef.h>", "#include <stdio.h>", ""]
+    lines += [f"static const char *const names[] = {{{', '.join(f'{chr(34)}{name}{chr(34)}' for name in names)}}};"]
+    lines += [f'__attribute__((visibility("hidden"))) void *sim_inner[{len(names)}];']
+    lines += [
+        f'__asm__(".text\\n.globl {name}\\n.type {name}, %function\\n{name}:\\n"'
+        f'"{jump.format(offset=8 * index)}.size {name}, .-{name}\\n");'
+        for index, name in enumerate(names)
+    ]
+    lines += [
+        "__attribute__((constructor)) static void open_inner(void)",
+        "{",
+        "    Dl_info here;",
+        "    char path[4096];",
+        "    dladdr((void *)names, &here);",
+        '    snprintf(path, sizeof path, "%s.inner", here.dli_fname);',
+        "    void *inner = dlopen(path, RTLD_NOW | RTLD_LOCAL);",
+        "    for (size_t i = 0; inner && i < sizeof names / sizeof *names; i++)",
+        "        sim_inner[i] = dlsym(inner, names[i]);",
+        "}",
+        "",
+    ]
+    _write(work / "shim.c", "\n".join(lines))
+    target = folder / "libcuda.so.1"
+    if not target.exists() or target.stat().st_mtime < (work / "shim.c").stat().st_mtime:
+        _run(
+            [
+                "cc",
+                *extra,
+                "-std=c11",
+                "-fPIC",
+                "-shared",
+                "-Wl,-soname,libcuda.so.1",
+                str(work / "shim.c"),
+                "-o",
+                str(target),
+                "-ldl",
+            ]
+        )
+    inner = folder / "libcuda.so.1.inner"
+    inner.unlink(missing_ok=True)
+    copied = folder / ".inner.new"
+    copied.write_bytes((out / "libcuda.so.1").read_bytes())
+    copied.replace(inner)
 
 
 def _link(target: Path, flags: Sequence[str], objects: Sequence[Path], libraries: Sequence[str] = ()) -> None:

@@ -195,7 +195,9 @@ def with_semantics(sources: Iterable[Path]) -> set[str]:
     return {
         name
         for one in sources
-        for name in re.findall(r"^[\w \*]*\bsim_((?:cu|nvml)[A-Z]\w*)\s*\(", one.read_text(), re.MULTILINE)
+        for name in re.findall(
+            r"^(?:[\w \*]*\b|[A-Z_]+\()sim_((?:cu|nvml)[A-Z]\w*)\s*[(,]", one.read_text(), re.MULTILINE
+        )
     }
 
 

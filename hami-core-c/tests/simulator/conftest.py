@@ -49,7 +49,7 @@ class Node:
     def start(self, program: str, **environment: str) -> "subprocess.Popen[str]":
         """A program that goes on; its lines are read with :meth:`line`."""
         process = subprocess.Popen(
-            [sys.executable, "-c", "from cuda import *\nd = Driver()\n" + program],
+            [sys.executable, "-c", "from client import *\nd = Driver()\n" + program],
             env=self.environment(**environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -2,8 +2,12 @@
 
 import json
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+SIMULATOR = Path(__file__).resolve().parents[2] / "simulator"
 
 LOOK = """
 d.library.cuInit(0)
@@ -106,3 +110,37 @@ def test_nothing_answers_before_initialisation(node):
 
 def test_private_tables_are_not_had(node):
     assert node.ask("t = c.c_void_p(); u = (c.c_char * 16)(); print(d.code('cuGetExportTable', c.byref(t), u))") == 500
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    """A driver of 12.9 that lacks some names."""
+    folder = tmp_path_factory.mktemp("old")
+    words = [folder, "--api", "12.9.79", "--omit", "cuGetProcAddress_v2,cuMemAllocAsync,cuMemAllocAsync_ptsz"]
+    subprocess.run([sys.executable, SIMULATOR / "build.py", *words], check=True)
+    return folder
+
+
+def test_a_driver_can_lack_names(bare, old):
+    bare.command("start", "T4", "driver=12090")
+    program = """
+d.start()
+names = ['cuMemAlloc_v2', 'cuMemAllocAsync', 'cuGetProcAddress_v2', 'cuMemcpyBatchAsync_v2', 'cuCtxGetDevice_v2']
+at = c.c_void_p()
+code = d.code('cuGetProcAddress', b'cuMemAllocAsync', c.byref(at), 12090, c.c_uint64(0))
+print(json.dumps([[hasattr(d.library, n) for n in names], code]))
+"""
+    assert bare.ask(program, HAMI_SIM_LIBRARIES=str(old)) == [[True, False, False, False, False], 500]
+
+
+def test_a_shim_tells_addresses_of_an_inner_library(node):
+    program = """
+d.start()
+at = c.c_void_p()
+d.cuGetProcAddress_v2(b'cuMemAlloc', c.byref(at), 13000, c.c_uint64(0), None)
+inner = c.CFUNCTYPE(c.c_int, c.POINTER(c.c_uint64), c.c_size_t)(at.value)
+p = c.c_uint64()
+outer = c.cast(d.library.cuMemAlloc_v2, c.c_void_p)
+print(json.dumps([inner(c.byref(p), 100), d.code('cuMemFree_v2', p), at.value != outer.value]))
+"""
+    assert node.ask(program, HAMI_SIM_LIBRARIES=str(node.libraries / "shim")) == [0, 0, True]

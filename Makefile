@@ -8,7 +8,8 @@ DISTRIBUTIONS := -e '.[testing]' -e backends/nvidia -e backends/mock
 .PHONY: lab test dev clean
 
 lab: $(READY)  ## Share simulated accelerators among pods on this machine, and show where each went and why.
-	$(BIN)/hami lab run examples/quickstart.yaml
+	$(BIN)/python hami-core-c/compile.py build/limiter
+	$(BIN)/hami lab run examples/quickstart.yaml examples/limits.yaml
 
 test: $(READY)  ## Every check that needs neither root nor a cluster.
 	$(BIN)/tox run

@@ -195,9 +195,9 @@ class LabCluster:
         )
         monitor = ("monitor", *self._common(), "--node-name", node, "--listen", urls["monitor"].removeprefix("http://"))
         kubelet = ("--node", node, "--api", self.url, "--root", str(root), "--logs", str(self.directory / "pod-logs"))
-        kubelet += tuple(word for pair in _of_containers(driver).items() for word in ("--env", "=".join(pair)))
+        variables = tuple(word for pair in _of_containers(driver).items() for word in ("--env", "=".join(pair)))
         return [
-            Program(name=f"kubelet@{node}", module="hami_core_py.lab.kubelet", arguments=kubelet),
+            Program(name=f"kubelet@{node}", module="hami_core_py.lab.kubelet", arguments=(*kubelet, *variables)),
             Program(
                 name=f"device-plugin@{node}",
                 module=HAMI,

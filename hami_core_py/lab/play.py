@@ -220,8 +220,7 @@ class Player:
         simulator, tags = self._simulated(tuple(measure.cores))
         deadline = time.monotonic() + measure.within_seconds
         while True:
-            seen = look_for(simulator, tags, measure.seconds)
-            got = {pod: share for pod, (share, _) in seen.items()}
+            got = look_for(simulator, tags, measure.seconds)
             text = ", ".join(f"{pod} {share:.1f} %" for pod, share in got.items())
             off = [pod for pod, wanted in measure.cores.items() if abs(got[pod] - wanted) > measure.tolerance]
             if not off:
@@ -232,7 +231,7 @@ class Player:
 
     def _measure_memory(self, measure: MeasureMemory) -> str:
         simulator, tags = self._simulated((measure.pod,))
-        peak = simulator.use(tags[measure.pod]).peak_bytes / MIB
+        peak = simulator.use(tags.values())[tags[measure.pod]].peak_bytes / MIB
         if not measure.memory_mib_at_least <= peak <= measure.memory_mib_at_most:
             expected = f"{measure.memory_mib_at_least} to {measure.memory_mib_at_most} MiB"
             raise LabError(f"{measure.pod} held {peak:.0f} MiB at most; expected {expected}")

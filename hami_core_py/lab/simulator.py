@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,38 +40,44 @@ class Simulator:
 
     def __init__(self, state: Path, config: Mapping[str, Any]) -> None:
         self._state, self._config = state, config
-        self._command = shutil.which(
-            COMMAND, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        )
+        self._variables: dict[str, str] = {}
 
     def start(self) -> dict[str, str]:
         """Put the devices in place. :returns: variables of processes that use them. :raises LabError: it does not work."""
-        if self._command is None:
+        beside = str(Path(sys.executable).parent)
+        command = shutil.which(COMMAND, path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
+        if command is None:
             raise LabError(
                 f"simulated devices: {COMMAND} is not installed; it comes with the backend for trying things out"
             )
         file = self._state.with_suffix(".yaml")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(yaml.safe_dump(dict(self._config), sort_keys=False))
-        variables: dict[str, str] = self._ask("start", str(file))
-        return {name: value for name, value in variables.items() if value}
+        told = _ask([command, "--state", str(self._state), "--output", "json", "start", str(file)], os.environ)
+        self._variables = {name: value for name, value in told.items() if value}
+        return dict(self._variables)
 
-    def use(self, container: str) -> ContainerUse:
-        """What a container did so far; all zero when it is not known. :raises LabError: the simulator does not answer."""
-        shown = self._ask("show")
-        busy = peak = 0
-        for one in shown["containers"]:
-            if one["container"] == container:
-                busy = sum(device["busy_ns"] for device in one["devices"])
-                peak = max((device["peak_bytes"] for device in one["devices"]), default=0)
-        return ContainerUse(busy, shown["clock_ns"], peak)
+    def use(self, containers: Collection[str]) -> dict[str, ContainerUse]:
+        """What containers did so far, all zero where one is not known. :raises LabError: the simulator does not answer."""
+        # The small program beside the driver, which the command of the package calls as well.
+        command = Path(self._variables.get("LD_LIBRARY_PATH", "")) / COMMAND
+        shown = _ask([str(command), "show"], {**os.environ, **self._variables})
+        devices = {one["container"]: one["devices"] for one in shown["containers"]}
+        return {
+            name: ContainerUse(
+                busy_ns=sum(device["busy_ns"] for device in devices.get(name, ())),
+                clock_ns=shown["clock_ns"],
+                peak_bytes=max((device["peak_bytes"] for device in devices.get(name, ())), default=0),
+            )
+            for name in containers
+        }
 
-    def _ask(self, *words: str) -> Any:
-        command = [str(self._command), "--state", str(self._state), "--output", "json", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
-        if done.returncode:
-            raise LabError(f"{COMMAND} {words[0]}: {done.stderr.strip() or f'ended with {done.returncode}'}")
-        return json.loads(done.stdout)
+
+def _ask(command: Sequence[str], env: Mapping[str, str]) -> Any:
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=START_SECONDS)
+    if done.returncode:
+        raise LabError(f"{' '.join(command)}: {done.stderr.strip() or f'ended with {done.returncode}'}")
+    return json.loads(done.stdout)
 
 
 def container_tag(namespace: str, pod: str, container: str) -> str:
@@ -85,14 +91,12 @@ def percent_of_time(before: ContainerUse, after: ContainerUse) -> float:
     return 100.0 * (after.busy_ns - before.busy_ns) / elapsed if elapsed > 0 else 0.0
 
 
-def look_for(
-    simulator: Simulator, containers: Mapping[str, str], seconds: float
-) -> dict[str, tuple[float, ContainerUse]]:
-    """Name → percent of the time, over so many seconds from now, and what was used by then.
+def look_for(simulator: Simulator, containers: Mapping[str, str], seconds: float) -> dict[str, float]:
+    """Name → percent of the devices' time over so many seconds from now.
 
     :param containers: name → the simulator's tag.
     """
-    before = {name: simulator.use(tag) for name, tag in containers.items()}
+    before = simulator.use(set(containers.values()))
     time.sleep(seconds)
-    after = {name: simulator.use(tag) for name, tag in containers.items()}
-    return {name: (percent_of_time(before[name], after[name]), after[name]) for name in containers}
+    after = simulator.use(set(containers.values()))
+    return {name: percent_of_time(before[tag], after[tag]) for name, tag in containers.items()}

@@ -28,6 +28,8 @@ def test_example_scenario_is_read(path: Path) -> None:
         ("- say: hello\n- expect: {pod: a, phaze: Running}\n", ":2: expect.phaze", "one of"),
         ("- say: hello\n- expect:\n    phase: Running\n", ":2: expect.pod", "Field required"),
         ("- expect:\n    pod: a\n    withinSeconds: soon\n", ":3: expect.withinSeconds", "a valid number"),
+        ("- measure: {cores: {}}\n", ":1: measure.cores", "at least 1"),
+        ("- measure: {pod: a}\n", ":1: measure.memoryMibAtMost", "Field required"),
         ("- apiVersion: v1\n  kind: Pod\n", ":1: metadata", "a value"),
         ("- apiVersion: v1\n  kind: Pod\n  metadata: {name: 3}\n", ":1: metadata.name", "a name"),
         ("- shout: hello\n", ":1", "lab, say, expect"),

@@ -97,7 +97,7 @@ def command(
     app = FastAPI(openapi_url=None)
     app.include_router(extender.router())
     app.include_router(operations(scheduler.missing, registry))
-    servers = [HttpServer(app, where, name="extender")]
+    servers = [HttpServer(extender.around(app), where, name="extender")]
     if beside is not None:
         # A kubelet and Prometheus reach neither loopback nor a port that demands client certificates.
         operated = FastAPI(openapi_url=None)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from hami_core_py.models.devices import Device, Health
-from hami_core_py.models.families import Family
+from hami_core_py.models.families import Family, Resources
 
 
 def node_totals(devices: Iterable[Device], families: Mapping[str, Family]) -> dict[str, int]:
@@ -25,3 +25,12 @@ def node_totals(devices: Iterable[Device], families: Mapping[str, Family]) -> di
             if name is not None:
                 totals[name] = totals.get(name, 0) + (amount if is_healthy else 0)
     return dict(sorted(totals.items()))
+
+
+def resources_counted(resources: Resources) -> frozenset[str]:
+    """The resources of a family that a node of our own agents shows amounts of, so that kube-scheduler can count them too.
+
+    A pod that asks for any other fits no node by kube-scheduler's own rules, so these must be left to the extender alone.
+    """
+    counted = (resources.count, resources.memory, resources.memory_percent, resources.core)
+    return frozenset(name for name in counted if name)

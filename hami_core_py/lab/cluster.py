@@ -12,6 +12,7 @@ import yaml
 from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import ApiError, NotFound
 from hami_core_py.codecs.quantities import parse_quantity
+from hami_core_py.decisions.totals import resources_counted
 from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.kubelet import end_containers
 from hami_core_py.lab.kubelet.environment import DEFAULT_PATH
@@ -172,9 +173,8 @@ class LabCluster:
     def _kube_scheduler(self) -> Program:
         names = sorted({name for family in self._families for name in family.resources.names()})
         managed = [argument for name in names for argument in ("--managed", name)]
-        # Everything but the count is ours alone: node totals are coarse, and percentages have none.
-        counts = {family.resources.count for family in self._families}
-        ignored = [argument for name in names if name not in counts for argument in ("--ignored", name)]
+        counted = {name for family in self._families for name in resources_counted(family.resources)}
+        ignored = [argument for name in names if name not in counted for argument in ("--ignored", name)]
         url = f"http://127.0.0.1:{self._ports['scheduler']}"
         return Program(
             name="kube-scheduler",

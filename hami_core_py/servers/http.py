@@ -75,6 +75,8 @@ class HttpServer:
             port=listen.port,
             log_config=None,
             access_log=False,
+            # Nobody stands between us and our clients whose word on their address we would take.
+            proxy_headers=False,
             lifespan="off",
             http="httptools",
             loop="uvloop",

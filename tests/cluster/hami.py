@@ -14,6 +14,7 @@ import yaml
 from hami_core_py.cluster.client import join_path
 from hami_core_py.cluster.errors import AlreadyExists, ApiError
 from hami_core_py.commands.common import load
+from hami_core_py.decisions.totals import resources_counted
 from hami_core_py.models.families import Family
 from tests.cluster.daemons import Daemon, eventually, free_ports
 from tests.cluster.plane import ControlPlane
@@ -85,12 +86,8 @@ class Hami:
 
     def without_totals(self) -> set[str]:
         """Resources that no node has a total of."""
-        found: set[str] = set()
-        for family in self.families.values():
-            resources = family.resources
-            known = {resources.count, resources.memory, resources.memory_percent, resources.core}
-            found |= set(resources.names()) - known
-        return found
+        families = self.families.values()
+        return {name for f in families for name in set(f.resources.names()) - resources_counted(f.resources)}
 
     def start(self) -> None:
         """Start both and register the webhook with failurePolicy Fail."""

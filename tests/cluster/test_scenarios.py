@@ -23,5 +23,5 @@ def test_scenario_ends_as_in_the_lab(path: Path, directory: Path) -> None:
     with ControlPlane(here / "plane") as plane, Stage(plane, scenario.shape, here).set_up() as stage:
         outcomes = stage.player().play(scenario)
     failed = [f"{outcome.where}: {outcome.text}: {outcome.problem}" for outcome in outcomes if not outcome.ok]
-    assert failed == []
+    assert "\n".join(failed) == ""
     assert len(outcomes) == len(scenario.steps)

@@ -129,7 +129,7 @@ class World:
         app = FastAPI(openapi_url=None)
         app.include_router(self.extender.router())
         app.include_router(operations(self.scheduler.missing, registry))
-        self.server = HttpServer(app, Listen()).start()
+        self.server = HttpServer(self.extender.around(app), Listen()).start()
         self.http = httpx.Client(base_url=self.server.url, timeout=10.0)
         self.scheduler.start()
         assert self.scheduler.wait_until_ready(PATIENCE_SECONDS)

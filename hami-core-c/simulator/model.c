@@ -89,6 +89,9 @@ bool memory_charge(struct sim_state *s, int self, uint32_t device, enum sim_kind
         lock_take(s, &d->lock, self);
         uint64_t used = atomic_load_explicit(&d->used, memory_order_relaxed);
         bool fits = bytes <= d->total && used <= d->total - bytes;
+        const struct sim_judgement *on = &c->on[device];
+        if (!round && on->limit && on->bytes + bytes > on->limit + on->slack)
+            fits = false;       /* before anybody is blamed, what the dead held is given back */
         if (fits) {
             atomic_fetch_add_explicit(&s->slots[self].use[device].bytes[kind], bytes, memory_order_relaxed);
             atomic_store_explicit(&d->used, used + bytes, memory_order_relaxed);

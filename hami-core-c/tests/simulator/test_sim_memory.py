@@ -230,3 +230,34 @@ def test_the_judge_sees_a_container_go_over_its_limit(node):
     told = node.container("tenant")
     assert (told["violations"], told["first"]["over_bytes"]) == (1, 108 * MIB)
     assert told["devices"][0]["peak_bytes"] == 1108 * MIB
+
+
+def test_a_context_with_part_of_a_device_costs_a_context(node):
+    program = """
+d.start()
+before = d.memory()[0]
+resource = (c.c_char * 512)()
+d.cuDeviceGetDevResource(0, resource, 1)
+part = d.out('cuGreenCtxCreate', d.out('cuDevResourceGenerateDesc', resource, 1), 0, 1)
+cost = before - d.memory()[0]
+d.cuGreenCtxDestroy(part)
+print(json.dumps([cost, before - d.memory()[0]]))
+"""
+    assert node.ask(program) == [CONTEXT, 0]
+
+
+def test_arrays_are_paid_in_granules(node):
+    program = """
+class Shape(c.Structure):
+    _fields_ = [('width', c.c_size_t), ('height', c.c_size_t), ('format', c.c_int), ('channels', c.c_uint)]
+d.start()
+before = d.memory()[0]
+array = d.out('cuArrayCreate_v2', c.byref(Shape(1024, 1024, 0x20, 4)))
+line, back = (c.c_char * 16)(*b'sixteen bytes!!!'), (c.c_char * 16)()
+d.cuMemcpyHtoA_v2(array, c.c_size_t(0), line, c.c_size_t(16))
+d.cuMemcpyAtoH_v2(back, array, c.c_size_t(0), c.c_size_t(16))
+cost = before - d.memory()[0]
+d.cuArrayDestroy(array)
+print(json.dumps([cost, back.raw == line.raw, before - d.memory()[0]]))
+"""
+    assert node.ask(program) == [16 * MIB, True, 0]

@@ -149,7 +149,7 @@ class Scheduling:
             verdicts = self._engine.evaluate(asked.pod, asked.request, known, shortlist=places)
             chosen = verdicts.fitting[0].node if verdicts.fitting else ""
             # With one node left kube-scheduler skips scoring, so that filter is the last word before bind.
-            is_last_word = bool(chosen) and not strangers and (verdicts.fits == 1 or self._mode == "single-node")
+            is_last_word = not strangers and len(verdicts.fitting) == 1
             if not is_last_word or self._assume(asked, chosen) is None:
                 break
         simulated: Engine | None = None

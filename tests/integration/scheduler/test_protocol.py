@@ -225,3 +225,16 @@ def test_metrics_count_calls_by_outcome(world_with_node: World) -> None:
     assert 'hami_extender_calls_total{outcome="fits",verb="filter"} 1.0' in text
     assert "hami_ledger_drift_total 0.0" in text
     assert 'hami_reservations{state="assumed"} 1.0' in text
+
+
+def test_shortlist_of_one_counts_the_pod_at_once_because_no_score_will_be_asked(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world(shortlist=1)
+    for name in ("n1", "n2"):
+        world.add_node(name, (builders.device(f"{name}-0", memory_mib=6000),))
+    first, second = (world.add_pod(name, count=1, memory=4000) for name in ("a", "b"))
+
+    answers = [world.filter(pod, ["n1", "n2"])["NodeNames"] for pod in (first, second)]
+
+    assert answers == [["n1"], ["n2"]]

@@ -13,15 +13,16 @@ COMPONENT_VERSION = "k8s.io/component-base/version"
 
 def build(release: Release, names: tuple[str, ...] = ()) -> None:
     """Build a release's modules, all or those named, unless they are up to date."""
-    release.bin.mkdir(parents=True, exist_ok=True)
     for module in release.modules(names):
-        stamp = release.bin / f".{module.name}"
+        folder = release.folder_of(module)
+        folder.mkdir(parents=True, exist_ok=True)
+        stamp = folder / f".{module.name}"
         digest = hashlib.sha256(module.text.encode()).hexdigest()
         if stamp.exists() and stamp.read_text() == digest:
             continue
         began = time.monotonic()
         for package in module.packages:
-            target = release.bin / _program_name(package)
+            target = folder / _program_name(package)
             command = ["go", "build", "-trimpath", "-ldflags", _linker_flags(module), "-o", str(target), package]
             env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
             subprocess.run(command, cwd=module.directory, env=env, check=True)

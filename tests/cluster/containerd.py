@@ -60,10 +60,11 @@ class Containerd:
         """Start it; returns once it answers."""
         config = self.directory / "containerd.toml"
         values = {"root": self.directory, "socket": self.socket, "pause": images.PAUSE, "cdi": self._cdi_dir}
-        config.write_text(CONFIG.format(programs=self._release.bin, **values))
+        config.write_text(CONFIG.format(programs=self._release.program("bridge").parent, **values))
         self._write_network()
-        path = f"{self._release.bin}:{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin"
-        command: list[Argument] = [self._release.program("containerd"), "--config", config]
+        program = self._release.program("containerd")
+        path = f"{program.parent}:{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin"
+        command: list[Argument] = [program, "--config", config]
         self.daemon.start(self._space.enter(command), {"PATH": path})
         eventually("containerd", lambda: self._ctr("version").returncode == 0, daemon=self.daemon)
 

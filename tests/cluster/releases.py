@@ -50,22 +50,27 @@ class Release:
         return cls(os.environ.get("HAMI_CLUSTER_RELEASE", ""))
 
     @property
-    def bin(self) -> Path:
-        """Folder of the programs."""
-        return cache() / (f"bin-{self.name}" if self.name else "bin")
+    def folders(self) -> list[Path]:
+        """Where its programs lie, its own before those it shares with the newest."""
+        newest = cache() / "bin"
+        return [cache() / f"bin-{self.name}", newest] if self.name else [newest]
+
+    def folder_of(self, module: Module) -> Path:
+        """Where a module's programs belong."""
+        return self.folders[0] if module.directory.name.endswith(f"-{self.name}") else self.folders[-1]
 
     def program(self, name: str) -> Path:
         """One program. :raises FileNotFoundError: it is not built."""
-        path = self.bin / name
-        if not path.exists():
-            raise FileNotFoundError(f"{path} is not built; run `python -m tests.cluster.build`")
-        return path
+        for folder in self.folders:
+            if (folder / name).exists():
+                return folder / name
+        raise FileNotFoundError(f"{name} is in none of {self.folders}; run `python -m tests.cluster.build`")
 
     def modules(self, names: Iterable[str] = ()) -> list[Module]:
-        """Its modules, all or those named; an older release replaces some and shares the others."""
+        """Its modules, all or those named; an older release has some of its own and shares the others."""
         wanted = set(names)
         found = []
-        for directory in sorted(path for path in GOMOD.iterdir() if "-" not in path.name or path.name == "cri-tools"):
+        for directory in sorted(path for path in GOMOD.iterdir() if not path.name.endswith(f"-{OLDEST}")):
             own = GOMOD / f"{directory.name}-{self.name}"
             if not wanted or directory.name in wanted:
                 found.append(_read(directory.name, own if self.name and own.exists() else directory))
@@ -82,7 +87,4 @@ def _read(name: str, directory: Path) -> Module:
     text = (directory / "go.mod").read_text(encoding="utf-8")
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
     tools = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
-    listed = directory / "programs"
-    # Go before 1.24 knows no tool directives, so an older module lists its programs in a file.
-    packages = tools or (listed.read_text(encoding="utf-8").split() if listed.exists() else [])
-    return Module(name=name, directory=directory, packages=tuple(packages), text=text)
+    return Module(name=name, directory=directory, packages=tuple(tools), text=text)

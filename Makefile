@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DISTRIBUTIONS := -e '.[testing]' -e backends/nvidia -e backends/mock
 
-.PHONY: lab test dev clean
+.PHONY: lab test cluster dev clean
 
 lab: $(READY)  ## Share simulated accelerators among pods on this machine, and show where each went and why.
 	$(BIN)/python hami-core-c/compile.py build/limiter
@@ -13,6 +13,9 @@ lab: $(READY)  ## Share simulated accelerators among pods on this machine, and s
 
 test: $(READY)  ## Every check that needs neither root nor a cluster.
 	$(BIN)/tox run
+
+cluster: $(READY)  ## The system on a real Kubernetes, built from Go modules on first use; as root with a real node.
+	$(BIN)/tox run -e cluster
 
 dev: $(READY)  ## Prepare .venv with everything installed editable.
 

@@ -190,9 +190,26 @@ static void write_header(struct state *s)
     atomic_store(&r->recent_kernel, 2);
 }
 
+/* Of an earlier life only memory stays that a descriptor may still keep. */
 static void write_extension(struct state *s)
 {
-    memset((void *)s->extension, 0, sizeof *s->extension);
+    struct hami_extension *e = s->extension;
+    bool known = atomic_load(&e->magic) == HAMI_EXTENSION_MAGIC && e->version == HAMI_EXTENSION_VERSION;
+    memset((void *)e->devices, 0, sizeof e->devices);
+    for (unsigned i = 0; i < HAMI_SHARES; i++) {
+        struct hami_share *one = &e->shares[i];
+        uint32_t device = atomic_load(&one->device);
+        uint64_t key = atomic_load(&one->key), bytes = atomic_load(&one->bytes);
+        bool kept = known && key && atomic_load(&one->by_descriptor) && device < HAMI_DEVICES && bytes < UINT64_C(1) << 47;
+        memset((void *)one, 0, sizeof *one);
+        if (!kept)
+            continue;
+        atomic_store(&one->device, device);
+        atomic_store(&one->bytes, bytes);
+        atomic_store(&one->by_descriptor, 1);
+        atomic_store(&one->key, key);
+        atomic_fetch_add(&e->devices[device].used, bytes);
+    }
     s->extension->version = HAMI_EXTENSION_VERSION;
     s->extension->size = sizeof *s->extension;
     atomic_store_explicit(&s->extension->magic, HAMI_EXTENSION_MAGIC, memory_order_release);

@@ -26,6 +26,14 @@ void uncharge(struct process *p, int device, enum charge kind, uint64_t bytes)
         ledger_return(&p->state.ledger, (unsigned)device, kind, bytes);
 }
 
+void shares_settle_orphans(struct process *p, const struct driver *d, int device)
+{
+    size_t free, total;
+    struct place at;
+    if (place_now(p, d, &at) && at.device == device && d->cuMemGetInfo_v2 && d->cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS)
+        ledger_settle_orphans(&p->state.ledger, (unsigned)device, total - free);
+}
+
 /* ---- small blocks ---------------------------------------------------------------------------------------------------------
  * Drivers put blocks of one size into granules of that size. As many granules may be in use as the most blocks ever needed, but never
  * more than there are blocks; that bound is charged. Classes are powers of two and half steps from 512 bytes on. */
@@ -109,6 +117,7 @@ void holding_gone(struct process *p, enum family family, const struct holding *h
     case HELD_SMALL: small_gone(p, h->device, (unsigned)h->extra); break;
     case HELD_STREAM: pool_block_gone(p, h); break;
     case HELD_BLOCK: case HELD_IMPORT: uncharge(p, h->device, kind, h->bytes); break;
+    case HELD_SHARED: ledger_share_leave(&p->state.ledger, h->device, (int)(family == FAMILY_PHYSICAL ? h->context : h->extra) - 1); break;
     case HELD_NOTHING: break;
     }
 }

@@ -7,7 +7,7 @@
 #define GRANULE (UINT64_C(2) << 20)
 #define LARGEST_SHARED (UINT64_C(1) << 20)
 
-enum held { HELD_BLOCK, HELD_SMALL, HELD_STREAM, HELD_IMPORT, HELD_NOTHING };
+enum held { HELD_BLOCK, HELD_SMALL, HELD_STREAM, HELD_IMPORT, HELD_SHARED, HELD_NOTHING };
 
 static inline uint64_t granules(uint64_t bytes)
 {
@@ -43,7 +43,7 @@ void pool_block_gone(struct process *p, const struct holding *h);
 /* Books follow what the pools keep, after calls that may change it. */
 void pools_settle(struct process *p, const struct driver *d);
 
-/* shares.c */
+/* Before a refusal: what is kept for descriptors that nobody may have any longer. */
 void shares_settle_orphans(struct process *p, const struct driver *d, int device);
 
 #endif

@@ -1,4 +1,6 @@
 /* Memory apart from addresses: it lives as long as a handle or a mapping names it. Handles and mappings point to a number of ours. */
+#include <unistd.h>
+
 #include "hooks.h"
 #include "holdings.h"
 
@@ -67,7 +69,17 @@ CUresult hook_cuMemMap(const struct driver *next, CUdeviceptr ptr, size_t size, 
     if (!pointers_get(&p->pointers, FAMILY_HANDLE, handle, &named) ||
         !pointers_add(&p->pointers, FAMILY_PHYSICAL, named.extra, 1, &physical))
         return next->cuMemMap(ptr, size, offset, handle, flags);
-    if (physical.kind == HELD_IMPORT) {         /* its size shows only here */
+    int share = -1;
+    if (physical.kind == HELD_IMPORT && !physical.bytes) {
+        share = ledger_share_join(&p->state.ledger, physical.device, 0, granules(offset + size));
+        struct holding now;
+        if (share >= 0 && pointers_take(&p->pointers, FAMILY_PHYSICAL, named.extra, &now)) {
+            now.kind = HELD_SHARED;
+            now.context = (uint64_t)share + 1;
+            pointers_put(&p->pointers, FAMILY_PHYSICAL, named.extra, &now);
+        }
+    }
+    if (physical.kind == HELD_IMPORT && share < 0) {    /* its size shows only here */
         uint64_t more;
         pointers_widen(&p->pointers, FAMILY_PHYSICAL, named.extra, granules(offset + size), &more);
         if (more && !charge(p, next, physical.device, CHARGE_DATA, more)) {
@@ -124,6 +136,15 @@ CUresult hook_cuMemRetainAllocationHandle(const struct driver *next, CUmemGeneri
     return status;
 }
 
+/* What a share is called: never 0. Numbers of ours differ between processes by their pid. */
+static uint64_t key_of_share(const void *bytes, size_t n)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (n == sizeof(uint64_t) ? (uint64_t)getpid() << 32 : 0);
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return hash | 1;
+}
+
 /* ---- to other processes and from them -------------------------------------------------------------------------------------- */
 
 CUresult hook_cuMemExportToShareableHandle(const struct driver *next, void *shareableHandle, CUmemGenericAllocationHandle handle,
@@ -132,7 +153,20 @@ CUresult hook_cuMemExportToShareableHandle(const struct driver *next, void *shar
     GATE(p, next, next->cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags))
     if (!p->state.limits.exports)
         return CUDA_ERROR_NOT_PERMITTED;
-    return next->cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+    CUresult status = next->cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+    struct holding named, h;
+    if (status != CUDA_SUCCESS || !pointers_get(&p->pointers, FAMILY_HANDLE, handle, &named) ||
+        !pointers_take(&p->pointers, FAMILY_PHYSICAL, named.extra, &h))
+        return status;
+    if (h.kind == HELD_BLOCK) {
+        int share = ledger_share(&p->state.ledger, h.device, key_of_share(&named.extra, sizeof named.extra), h.bytes, handleType == HANDLE_DESCRIPTOR);
+        if (share >= 0) {
+            h.kind = HELD_SHARED;
+            h.context = (uint64_t)share + 1;
+        }
+    }
+    pointers_put(&p->pointers, FAMILY_PHYSICAL, named.extra, &h);
+    return status;
 }
 
 CUresult hook_cuMemImportFromShareableHandle(const struct driver *next, CUmemGenericAllocationHandle *handle, void *osHandle,
@@ -155,10 +189,22 @@ CUresult hook_cuIpcGetMemHandle(const struct driver *next, CUipcMemHandle *pHand
     GATE(p, next, next->cuIpcGetMemHandle(pHandle, dptr))
     if (!p->state.limits.exports)
         return CUDA_ERROR_NOT_PERMITTED;
-    return next->cuIpcGetMemHandle(pHandle, dptr);
+    CUresult status = next->cuIpcGetMemHandle(pHandle, dptr);
+    struct holding h;
+    if (status != CUDA_SUCCESS || !pHandle || !pointers_take(&p->pointers, FAMILY_POINTER, dptr, &h))
+        return status;
+    if (h.kind == HELD_BLOCK) {
+        int share = ledger_share(&p->state.ledger, h.device, key_of_share(pHandle, sizeof *pHandle), h.bytes, false);
+        if (share >= 0) {
+            h.kind = HELD_SHARED;
+            h.extra = (uint64_t)share + 1;
+        }
+    }
+    pointers_put(&p->pointers, FAMILY_POINTER, dptr, &h);
+    return status;
 }
 
-static CUresult opened(struct process *p, const struct driver *next, CUdeviceptr *pdptr, CUresult status)
+static CUresult opened(struct process *p, const struct driver *next, CUdeviceptr *pdptr, const CUipcMemHandle *handle, CUresult status)
 {
     size_t size;
     CUdeviceptr base;
@@ -167,6 +213,13 @@ static CUresult opened(struct process *p, const struct driver *next, CUdeviceptr
         next->cuMemGetAddressRange_v2(&base, &size, *pdptr) != CUDA_SUCCESS)
         return status;
     struct holding h = {.bytes = granules(size), .context = (uint64_t)(uintptr_t)at.context, .device = (uint8_t)at.device, .kind = HELD_IMPORT};
+    int share = ledger_share_join(&p->state.ledger, (unsigned)at.device, key_of_share(handle, sizeof *handle), 0);
+    if (share >= 0) {
+        h.kind = HELD_SHARED;
+        h.extra = (uint64_t)share + 1;
+        pointers_put(&p->pointers, FAMILY_POINTER, *pdptr, &h);
+        return status;
+    }
     if (charge(p, next, at.device, CHARGE_DATA, h.bytes)) {
         if (pointers_put(&p->pointers, FAMILY_POINTER, *pdptr, &h))
             return status;
@@ -179,13 +232,13 @@ static CUresult opened(struct process *p, const struct driver *next, CUdeviceptr
 CUresult hook_cuIpcOpenMemHandle(const struct driver *next, CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     GATE(p, next, next->cuIpcOpenMemHandle(pdptr, handle, Flags))
-    return opened(p, next, pdptr, next->cuIpcOpenMemHandle(pdptr, handle, Flags));
+    return opened(p, next, pdptr, &handle, next->cuIpcOpenMemHandle(pdptr, handle, Flags));
 }
 
 CUresult hook_cuIpcOpenMemHandle_v2(const struct driver *next, CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     GATE(p, next, next->cuIpcOpenMemHandle_v2(pdptr, handle, Flags))
-    return opened(p, next, pdptr, next->cuIpcOpenMemHandle_v2(pdptr, handle, Flags));
+    return opened(p, next, pdptr, &handle, next->cuIpcOpenMemHandle_v2(pdptr, handle, Flags));
 }
 
 CUresult hook_cuIpcCloseMemHandle(const struct driver *next, CUdeviceptr dptr)
@@ -214,11 +267,4 @@ CUresult hook_cuMemPoolImportFromShareableHandle(const struct driver *next, CUme
                                                  CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     return next->cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
-}
-
-void shares_settle_orphans(struct process *p, const struct driver *d, int device)
-{
-    (void)p;
-    (void)d;
-    (void)device;
 }

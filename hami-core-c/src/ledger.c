@@ -126,7 +126,7 @@ static void zero(struct hami_memory *m)
     store(&m->context, 0);
     store(&m->module, 0);
     store(&m->data, 0);
-    store(&m->offset, 0);
+    store(&m->shared, 0);
 }
 
 static bool holds(const struct hami_share *s, unsigned slot)
@@ -134,11 +134,15 @@ static bool holds(const struct hami_share *s, unsigned slot)
     return load(&s->holders[slot / 64]) >> (slot % 64) & 1;
 }
 
+static void let_go(struct hami_share *s, unsigned slot)
+{
+    atomic_fetch_and_explicit(&s->holders[slot / 64], ~(UINT64_C(1) << (slot % 64)), memory_order_relaxed);
+}
+
 /* A share whose bearer died goes to another holder; without any it stays charged to the container only while a descriptor may keep
  * the memory. */
-static uint64_t pass_on(struct ledger *l, struct hami_share *s, const uint64_t *living)
+static uint64_t pass_on(struct hami_share *s, const uint64_t *living)
 {
-    unsigned device = atomic_load_explicit(&s->device, memory_order_relaxed);
     unsigned bearer = atomic_load_explicit(&s->bearer, memory_order_relaxed) - 1;
     bool borne = bearer < HAMI_SLOTS && (living[bearer / 64] >> (bearer % 64) & 1) && holds(s, bearer);
     unsigned heir = HAMI_SLOTS;
@@ -150,16 +154,18 @@ static uint64_t pass_on(struct ledger *l, struct hami_share *s, const uint64_t *
     }
     if (borne)
         return 0;
-    if (heir < HAMI_SLOTS) {
-        ledger_slot_add(l, heir, device, CHARGE_DATA, (int64_t)load(&s->bytes));
-        atomic_store_explicit(&s->bearer, heir + 1, memory_order_relaxed);
+    atomic_store_explicit(&s->bearer, heir < HAMI_SLOTS ? heir + 1 : 0, memory_order_relaxed);
+    if (heir < HAMI_SLOTS)
         return 0;
-    }
-    atomic_store_explicit(&s->bearer, 0, memory_order_relaxed);
     if (atomic_load_explicit(&s->by_descriptor, memory_order_relaxed))
         return load(&s->bytes);
     store(&s->key, 0);
     return 0;
+}
+
+static bool is_share(const struct hami_share *s, unsigned device)
+{
+    return load(&s->key) && atomic_load_explicit(&s->device, memory_order_relaxed) == device;
 }
 
 void ledger_recount(struct ledger *l, unsigned device)
@@ -168,11 +174,11 @@ void ledger_recount(struct ledger *l, unsigned device)
     unsigned n = slots_seen(l);
     bool shared = false;
     for (unsigned i = 0; i < HAMI_SHARES; i++)
-        shared |= load(&l->extension->shares[i].key) && atomic_load_explicit(&l->extension->shares[i].device, memory_order_relaxed) == device;
+        shared |= is_share(&l->extension->shares[i], device);
     int round = l->liveness.begin(l->liveness.who);
     for (unsigned i = 0; i < n; i++) {
         struct hami_memory *m = &l->region->slots[i].used[device];
-        bool empty = !load(&m->total) && !load(&m->context) && !load(&m->module) && !load(&m->data);
+        bool empty = !load(&m->total) && !load(&m->context) && !load(&m->module) && !load(&m->data) && !load(&m->shared);
         if (empty && !shared)
             continue;
         if (i == l->slot || round < 0 || l->liveness.alive(round, i)) {
@@ -184,14 +190,19 @@ void ledger_recount(struct ledger *l, unsigned device)
     }
     if (round >= 0)
         l->liveness.end(round);
-    for (unsigned i = 0; shared && i < HAMI_SHARES; i++) {
-        struct hami_share *s = &l->extension->shares[i];
-        if (load(&s->key) && atomic_load_explicit(&s->device, memory_order_relaxed) == device)
-            sum += pass_on(l, s, living);
-    }
+    for (unsigned i = 0; shared && i < HAMI_SHARES; i++)
+        if (is_share(&l->extension->shares[i], device))
+            sum += pass_on(&l->extension->shares[i], living);
     for (unsigned i = 0; i < n; i++) {
         struct hami_memory *m = &l->region->slots[i].used[device];
-        uint64_t total = load(&m->context) + load(&m->module) + load(&m->data);     /* a kill may lie between two stores */
+        uint64_t borne = 0;
+        for (unsigned k = 0; shared && k < HAMI_SHARES; k++) {
+            const struct hami_share *s = &l->extension->shares[k];
+            borne += is_share(s, device) && atomic_load_explicit(&s->bearer, memory_order_relaxed) == i + 1 ? load(&s->bytes) : 0;
+        }
+        uint64_t total = load(&m->context) + load(&m->module) + load(&m->data) + borne;     /* a kill may lie between two stores */
+        if (load(&m->shared) != borne)
+            store(&m->shared, borne);
         if (load(&m->total) != total)
             store(&m->total, total);
         sum += total;
@@ -287,8 +298,14 @@ void ledger_claim(struct ledger *l, int32_t pid)
         uint64_t owner = before;    /* our predecessor died inside: nobody but us may know it, for the byte is ours now */
         bool inside = atomic_compare_exchange_strong_explicit(&l->extension->devices[device].owner, &owner, l->name, memory_order_acq_rel,
             memory_order_relaxed);
-        bool left = load(&m->total) || load(&m->context) || load(&m->module) || load(&m->data);
+        bool named = false;
+        for (unsigned i = 0; i < HAMI_SHARES; i++)
+            named |= is_share(&l->extension->shares[i], device) && holds(&l->extension->shares[i], l->slot);
+        bool left = named || load(&m->total) || load(&m->context) || load(&m->module) || load(&m->data);
         if (inside || (left && ledger_lock(l, device))) {
+            for (unsigned i = 0; i < HAMI_SHARES; i++)
+                if (is_share(&l->extension->shares[i], device))
+                    let_go(&l->extension->shares[i], l->slot);
             zero(m);
             ledger_recount(l, device);
             ledger_unlock(l, device);
@@ -309,11 +326,12 @@ void ledger_leave(struct ledger *l)
     struct hami_slot *slot = &l->region->slots[l->slot];
     for (unsigned device = 0; device < HAMI_DEVICES; device++) {
         struct hami_memory *m = &slot->used[device];
-        if (!(load(&m->total) || load(&m->context) || load(&m->module) || load(&m->data)) || !ledger_lock(l, device))
+        if (!(load(&m->total) || load(&m->context) || load(&m->module) || load(&m->data) || load(&m->shared)) || !ledger_lock(l, device))
             continue;
         STEP(STEP_LEAVE);
         for (unsigned i = 0; i < HAMI_SHARES; i++)
-            atomic_fetch_and_explicit(&l->extension->shares[i].holders[l->slot / 64], ~(UINT64_C(1) << (l->slot % 64)), memory_order_relaxed);
+            if (is_share(&l->extension->shares[i], device))
+                let_go(&l->extension->shares[i], l->slot);
         zero(&slot->used[device]);
         ledger_recount(l, device);
         ledger_unlock(l, device);
@@ -323,4 +341,76 @@ void ledger_leave(struct ledger *l)
     atomic_store_explicit(&slot->host_pid, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->status, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->pid, 0, memory_order_release);
+}
+
+int ledger_share(struct ledger *l, unsigned device, uint64_t key, uint64_t bytes, bool by_descriptor)
+{
+    int found = -1;
+    if (!ledger_lock(l, device))
+        return -1;
+    for (int i = 0; i < HAMI_SHARES && found < 0; i++)
+        if (!load(&l->extension->shares[i].key))
+            found = i;
+    if (found >= 0) {
+        struct hami_share *s = &l->extension->shares[found];
+        struct hami_memory *m = &l->region->slots[l->slot].used[device];
+        store(&s->bytes, bytes);
+        atomic_store_explicit(&s->device, device, memory_order_relaxed);
+        atomic_store_explicit(&s->bearer, l->slot + 1, memory_order_relaxed);
+        atomic_store_explicit(&s->by_descriptor, by_descriptor, memory_order_relaxed);
+        for (unsigned i = 0; i < HAMI_SLOTS / 64; i++)
+            store(&s->holders[i], i == l->slot / 64 ? UINT64_C(1) << (l->slot % 64) : 0);
+        store(&s->key, key);
+        ledger_slot_add(l, l->slot, device, CHARGE_DATA, -(int64_t)bytes);
+        store(&m->shared, load(&m->shared) + bytes);
+        store(&m->total, load(&m->total) + bytes);
+    }
+    ledger_unlock(l, device);
+    return found;
+}
+
+int ledger_share_join(struct ledger *l, unsigned device, uint64_t key, uint64_t bytes)
+{
+    int found = -1;
+    if (!ledger_lock(l, device))
+        return -1;
+    for (int i = 0; i < HAMI_SHARES && found < 0; i++) {
+        const struct hami_share *s = &l->extension->shares[i];
+        if (is_share(s, device) && (key ? load(&s->key) == key : load(&s->bytes) == bytes) && !holds(s, l->slot))
+            found = i;
+    }
+    if (found >= 0) {
+        struct hami_share *s = &l->extension->shares[found];
+        atomic_fetch_or_explicit(&s->holders[l->slot / 64], UINT64_C(1) << (l->slot % 64), memory_order_relaxed);
+        atomic_store_explicit(&s->by_descriptor, 0, memory_order_relaxed);  /* who gets it again is charged again */
+        if (!atomic_load_explicit(&s->bearer, memory_order_relaxed))
+            ledger_recount(l, device);
+    }
+    ledger_unlock(l, device);
+    return found;
+}
+
+void ledger_share_leave(struct ledger *l, unsigned device, int share)
+{
+    if (share < 0 || share >= HAMI_SHARES || !ledger_lock(l, device))
+        return;
+    let_go(&l->extension->shares[share], l->slot);
+    ledger_recount(l, device);
+    ledger_unlock(l, device);
+}
+
+void ledger_settle_orphans(struct ledger *l, unsigned device, uint64_t card_used)
+{
+    if (!ledger_lock(l, device))
+        return;
+    ledger_recount(l, device);
+    struct hami_device *d = &l->extension->devices[device];
+    for (unsigned i = 0; i < HAMI_SHARES && load(&d->used) > card_used; i++) {
+        struct hami_share *s = &l->extension->shares[i];
+        if (!is_share(s, device) || atomic_load_explicit(&s->bearer, memory_order_relaxed) || load(&d->used) - card_used < load(&s->bytes))
+            continue;
+        store(&s->key, 0);
+        ledger_recount(l, device);
+    }
+    ledger_unlock(l, device);
 }

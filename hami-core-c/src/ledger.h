@@ -46,7 +46,15 @@ bool ledger_lock(struct ledger *l, unsigned device);
 void ledger_unlock(struct ledger *l, unsigned device);
 /* Inside: sum the living, zeroing the dead and passing on what they shared. */
 void ledger_recount(struct ledger *l, unsigned device);
-/* Inside: move bytes between our slot, a share and the sum without changing what is used. */
+/* Make a block of ours one that others may hold: its bytes move from `data` to a share we bear. -1: no room. */
+int ledger_share(struct ledger *l, unsigned device, uint64_t key, uint64_t bytes, bool by_descriptor);
+/* Hold a share that somebody made: by its key, or (key 0) by its size. -1: there is none, it must be charged. */
+int ledger_share_join(struct ledger *l, unsigned device, uint64_t key, uint64_t bytes);
+/* No longer hold it; another holder bears it then, or the container where a descriptor may keep it. */
+void ledger_share_leave(struct ledger *l, unsigned device, int share);
+/* The whole card holds no more than this: shares that nobody holds and that do not fit in it are gone. */
+void ledger_settle_orphans(struct ledger *l, unsigned device, uint64_t card_used);
+/* Inside: change what a slot says; `used` is the caller's business. */
 void ledger_slot_add(struct ledger *l, unsigned slot, unsigned device, enum charge kind, int64_t bytes);
 
 #endif

@@ -18,8 +18,10 @@
 #define HAMI_SLOTS 1024
 #define HAMI_UUID_ROOM 96
 
-struct hami_memory {                /* bytes of one process on one device; total = context + module + data */
-    _Atomic uint64_t context, module, data, offset, total;
+struct hami_memory {                /* bytes of one process on one device */
+    _Atomic uint64_t context, module, data;
+    _Atomic uint64_t shared;        /* v2.10's "offset": what it bears for blocks that others may hold too */
+    _Atomic uint64_t total;         /* the four above */
     uint64_t unused[3];
 };
 

@@ -183,7 +183,7 @@ def make_container(tools: Path) -> Iterator[Callable[..., Container]]:
         one.end()
 
 
-CONTEXT_MIB = 410
+CONTEXT_MIB = 408
 """What a context costs on the simulated A100, in whole granules."""
 
 

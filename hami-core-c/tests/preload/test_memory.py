@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +81,7 @@ def test_the_ledger_of_user_reports(tenant: Container, node: Node, judged: Calla
     assert program("alloc 2 300") == 0
     assert used() == 900
     assert program("free 2") == 0
+    assert program("threshold 0 0") == 0
     node.sim("fault", "cuMemPoolGetAttribute", "999", "times=1")
     assert program("async 1 100") == 999
     program("sync")
@@ -252,11 +255,37 @@ def test_memory_handed_over_stays_charged_when_its_creator_ends(pair: Container,
     assert importer.answer()[0] == 0
     assert importer("map 1 300 0") == 0
     creator.kill()
-    assert importer.used() == CONTEXT_MIB + 300
     assert importer("alloc 2 1120") == OUT_OF_MEMORY
+    assert importer.used() == CONTEXT_MIB + 300
     assert importer("unmap 1") == 0
     assert importer("release 0") == 0
     assert importer("alloc 2 1000") == 0
+    judged()
+
+
+def test_a_loop_of_exports_gets_no_more_than_the_limit(tenant: Container, tmp_path: Path, judged: Callable[[], None]) -> None:
+    keepers = []
+    for i in range(5):
+        creator = tenant.run()
+        size = 300
+        if creator(f"create 0 {size} 0") != 0:
+            creator.kill()
+            break
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(tmp_path / f"keep{i}"))
+        listener.listen(1)
+        assert creator(f"export 0 {tmp_path / f'keep{i}'}") == 0
+        peer, _ = listener.accept()
+        keepers.append(socket.recv_fds(peer, 1, 1)[1][0])  # a descriptor without any GPU program
+        creator.kill()
+        peer.close()
+        listener.close()
+    assert len(keepers) == 3
+    judged()
+    for fd in keepers:
+        os.close(fd)
+    last = tenant.run()
+    assert last("alloc 0 900") == 0
     judged()
 
 
@@ -301,8 +330,6 @@ def test_management_library_shows_the_share(tenant: Container, node: Node) -> No
         "import pynvml as n; n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0); a = n.nvmlDeviceGetMemoryInfo(h);"
         "b = n.nvmlDeviceGetMemoryInfo(h, version=n.nvmlMemory_v2); print(a.total, a.used, a.free, b.total, b.used, b.free)"
     )
-    import sys
-
     done = subprocess.run([sys.executable, "-c", code], env=tenant.environment(), capture_output=True, text=True, check=True)  # noqa: S603
     total, used = (1000 + CONTEXT_MIB) * MIB, (300 + CONTEXT_MIB) * MIB
     assert [int(n) for n in done.stdout.split()] == [total, used, total - used] * 2

@@ -181,9 +181,11 @@ static void stopped_at(enum step step)
             _exit(1);
         hami_patience_ns = 2000000000;
         kill(a, SIGCONT);
-        waitpid(a, NULL, 0);
-        while (extension->devices[0].owner)     /* the one that was stopped goes on and leaves */
-            usleep(1000);
+        for (bool lives = true; lives; usleep(1000)) {      /* the one that was stopped goes on and ends */
+            int round = begin(NULL);
+            lives = alive(round, 0);
+            end(round);
+        }
         ledger_reap(l, 0);
         books_are_exact(l);
         _exit(0);
@@ -243,30 +245,45 @@ static void a_hundred_races_with_kills_never_pass_the_limit(void)
 static void a_share_passes_to_whoever_still_holds_it(void)
 {
     fresh();
-    struct hami_share *s = &extension->shares[3];
+    struct hami_share *s = &extension->shares[0];
     pid_t a = fork();
     if (a == 0) {
         struct ledger *l = join(0);
         ledger_reserve(l, 0, CHARGE_DATA, 6, LIMIT);
-        s->bytes = 6;
-        s->bearer = 1;
-        s->holders[0] = 1 | 1 << 1;
-        s->key = 99;
-        kill(getpid(), SIGKILL);
+        SAME(region->slots[0].used[0].data, 6);
+        SAME(ledger_share(l, 0, 99, 6, false), 0);
+        SAME(region->slots[0].used[0].data, 0);
+        SAME(region->slots[0].used[0].total, 6);
+        SAME(ledger_used(l, 0), 6);
+        for (;;)
+            pause();
     }
-    waitpid(a, NULL, 0);
+    while (!s->key)
+        usleep(1000);
     pid_t b = fork();
     int status;
     if (b == 0) {
         struct ledger *l = join(1);
+        usleep(10000);
+        SAME(ledger_share_join(l, 0, 98, 0), -1);
+        SAME(ledger_share_join(l, 0, 99, 0), 0);
+        SAME(region->slots[1].used[0].total, 0);
+        kill(a, SIGKILL);
+        for (bool lives = true; lives; usleep(1000)) {
+            int round = begin(NULL);
+            lives = alive(round, 0);
+            end(round);
+        }
         SAME(ledger_reserve(l, 0, CHARGE_DATA, 5, LIMIT), VERDICT_FULL);
         SAME(region->slots[1].used[0].total, 6);
         SAME(s->bearer, 2);
-        ledger_leave(l);
+        ledger_share_leave(l, 0, 0);
         SAME(ledger_used(l, 0), 0);
+        SAME(s->key, 0);
         _exit(0);
     }
     waitpid(b, &status, 0);
+    waitpid(a, NULL, 0);
     CHECK(status == 0);
 }
 

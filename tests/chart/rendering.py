@@ -62,6 +62,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "environment": _set(
         "scheduler.extender.extraEnvs.A=one", "webhook.extraEnvs[0].name=B", "webhook.extraEnvs[0].value=two"
     ),
+    "host network": _set("scheduler.hostNetwork=true", "webhook.hostNetwork=true", "certificates.hostNetwork=true"),
     "private registry": _set("global.imageRegistry=registry.example.com", "global.imageTag=1.2"),
 }
 """Values with which the chart must hold together."""

@@ -215,3 +215,15 @@ def test_backends_that_load_are_those_with_definitions(name: str) -> None:
     config = yaml.safe_load(one(found, "ConfigMap", "hami-device-config", NAMESPACE)["data"]["device-config.yaml"])
     agents = {of.labels["hami.io/backend"] for of in workloads(found) if "hami.io/backend" in of.labels}
     assert agents <= set(config["backends"]["enabled"])
+
+
+def test_processes_of_one_node_share_its_network_without_a_clash() -> None:
+    listening = [
+        argument.rpartition(":")[2]
+        for of in workloads(objects("--set", "devicePlugin.hostNetwork=true", *SETS["host network"]))
+        for c in of.containers
+        for argument in c.get("args", ())
+        if "listen=" in argument
+    ]
+    assert len(listening) >= 6
+    assert sorted(listening) == sorted(set(listening))

@@ -161,13 +161,13 @@ def test_kube_schedulers_rights_are_given_only_beside_a_kube_scheduler() -> None
     assert not {name for name in bound(*SETS["existing kube-scheduler"]) if name.startswith("system:")}
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", sorted(set(SETS) - {"host network"}))
 def test_control_plane_is_restricted(name: str) -> None:
     for of in workloads(objects(*SETS[name])):
         if of.namespace != NAMESPACE:
             continue
         pod = of.pod
-        assert not {"hostPID", "hostIPC", "hostNetwork"} & {key for key in pod if pod[key]}
+        assert not {"hostPID", "hostIPC", "hostNetwork"} & set(pod)
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] != 0
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}

@@ -83,14 +83,14 @@ def test_kube_scheduler_follows_the_clusters_version(version: str, tag: str) -> 
 
 def test_loopback_is_plain_and_leaves_the_pod_for_nobody() -> None:
     of = workload(objects(), "hami-scheduler")
-    assert {"--listen=127.0.0.1:9443", "--plain-http"} <= set(container(of, "extender")["args"])
-    assert extender()["urlPrefix"] == "http://127.0.0.1:9443"
+    assert {"--listen=127.0.0.1:9444", "--plain-http"} <= set(container(of, "extender")["args"])
+    assert extender()["urlPrefix"] == "http://127.0.0.1:9444"
     assert of.ports == {"metrics": 9395, "kube-scheduler": 10259}
 
 
 def test_mtls_shows_certificates_on_both_sides() -> None:
     found = extender(*SETS["mtls"])
-    assert found["urlPrefix"] == "https://127.0.0.1:9443"
+    assert found["urlPrefix"] == "https://127.0.0.1:9444"
     tls = found["tlsConfig"]
     of = workload(objects(*SETS["mtls"]), "hami-scheduler")
     mounts = {m["name"]: m["mountPath"] for m in container(of, "kube-scheduler")["volumeMounts"]}
@@ -106,7 +106,7 @@ def test_mtls_shows_certificates_on_both_sides() -> None:
 def test_existing_kube_scheduler_finds_the_extender_behind_a_service_that_demands_certificates() -> None:
     found = objects(*SETS["existing kube-scheduler"])
     [entry] = yaml.safe_load(one(found, "ConfigMap", "hami-scheduler")["data"]["extenders.yaml"])["extenders"]
-    assert entry["urlPrefix"] == f"https://hami-extender.{NAMESPACE}.svc:9443"
+    assert entry["urlPrefix"] == f"https://hami-extender.{NAMESPACE}.svc:9444"
     assert set(entry["tlsConfig"]) == {"serverName", "caFile", "certFile", "keyFile"}
     of = workload(found, "hami-scheduler")
     assert [c["name"] for c in of.containers] == ["extender"]

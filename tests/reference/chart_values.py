@@ -330,6 +330,8 @@ class Scheduler(Values):
     """Of its pods."""
     node_name: str | None = None
     """Pins the pod to a node."""
+    host_network: bool | None = None
+    """For clusters whose API server cannot reach the pods' network; beyond Pod Security `restricted`."""
     node_selector: Texts | None = None
     """Of its pods."""
     tolerations: Objects | None = None
@@ -403,6 +405,8 @@ class Webhook(Values):
     """As in a container."""
     priority_class_name: str | None = None
     """Of its pods."""
+    host_network: bool | None = None
+    """For clusters whose API server cannot reach the pods' network; beyond Pod Security `restricted`."""
     node_selector: Texts | None = None
     """Of its pods."""
     tolerations: Objects | None = None
@@ -441,10 +445,14 @@ class Certificates(Values):
     """As in a container."""
     priority_class_name: str | None = None
     """Of its pod."""
+    host_network: bool | None = None
+    """For clusters whose API server cannot reach the pods' network; beyond Pod Security `restricted`."""
     node_selector: Texts | None = None
     """Of its pod."""
     tolerations: Objects | None = None
     """Of its pod."""
+    extra_envs: Objects | Texts | None = None
+    """Further variables: entries, or names with texts."""
 
 
 class Namespace(Values):

@@ -100,6 +100,14 @@ system:serviceaccount:{{ include "hami.namespace" . }}:{{ include "hami.schedule
 system:serviceaccount:{{ include "hami.agentNamespace" .root }}:{{ include "hami.agentName" . }}
 {{- end }}
 
+{{/* For clusters whose API server cannot reach the pods' network. Argument: whether. */}}
+{{- define "hami.hostNetwork" -}}
+{{- if . }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
+{{- end }}
+
 {{/* Pod Security "restricted", and a root file system that cannot be written. */}}
 {{- define "hami.restrictedPod" -}}
 runAsNonRoot: true

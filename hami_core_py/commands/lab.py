@@ -50,7 +50,8 @@ def run(scenarios: tuple[Path, ...], keep: bool, output: str) -> None:
     # Whoever ends this process must not leave a dozen others behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        loaded = [load_scenario(path) for path in scenarios]
+        families = load(None).ask.families
+        loaded = [load_scenario(path, families) for path in scenarios]
         results = [_run(scenario, console, keep) for scenario in loaded]
     except HamiError as problem:
         fail(problem)
@@ -69,6 +70,11 @@ def up(directory: Path, scenario: Path | None) -> None:
     state = LabState(directory)
     if state.is_running():
         fail(f"a lab runs already in {directory} (pid {state.pid()}); `hami lab down` ends it")
+    if scenario is not None:
+        try:
+            load_scenario(scenario, load(None).ask.families)
+        except HamiError as problem:
+            fail(problem)
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     arguments = ["--dir", str(directory), *(["--scenario", str(scenario.resolve())] if scenario else [])]
@@ -160,7 +166,14 @@ def _player(lab: LabCluster, tell: Callable[[Outcome], None]) -> Player:
     def env_of(pod: Mapping[str, Any], container: str) -> Mapping[str, str]:
         return container_env(lab.node_directory(pod["spec"]["nodeName"]), pod, container)
 
-    return Player(client=lab.client, act=lab.act, env_of=env_of, simulator_of=lab.simulators.get, tell=tell)
+    return Player(
+        client=lab.client,
+        act=lab.act,
+        env_of=env_of,
+        simulator_of=lab.simulators.get,
+        scrape=lab.scrape,
+        tell=tell,
+    )
 
 
 def _result(

@@ -22,7 +22,7 @@ def main(directory: Path, scenario: Path | None) -> None:
     backends = load_backends()
     families = tuple(backends.families.values())
     own = sorted(f.name for b in backends.loaded if not b.info.stands_in for f in b.families)
-    shape = load_scenario(scenario).shape if scenario else default_shape(own)
+    shape = load_scenario(scenario, backends.families).shape if scenario else default_shape(own)
     lab = LabCluster(directory, shape, families, state.tell)
     try:
         lab.start()

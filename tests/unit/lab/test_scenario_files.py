@@ -22,6 +22,9 @@ def test_example_scenario_is_read(path: Path) -> None:
     assert any(step.kind.startswith("expect") for step in scenario.steps)
 
 
+LAB = "- lab: {nodes: [{name: a, devices: "
+
+
 @pytest.mark.parametrize(
     ("text", "where", "expected"),
     [
@@ -38,7 +41,12 @@ def test_example_scenario_is_read(path: Path) -> None:
         ("- process: {program: toaster, action: kill}\n", ":1: process.program", "device-plugin"),
         ("- say: {a: b}\n", ":1: say", "text"),
         ("- say: a\n  say: b\n", ":2", "YAML"),
-        ("just text\n", "scenario.yaml", "a YAML list"),
+        ("just text\n", "scenario.yaml:1", "a YAML list"),
+        ("", "scenario.yaml:1", "a YAML list"),
+        (LAB + "[{memory_mb: 5}]}]}\n", ":1: lab.nodes.0.devices.0.memory_mb", "memory_mib"),
+        (LAB + "[{family: Acme,\n  memory_mib: 12Gi}]}]}\n", ":2: lab.nodes.0.devices.0.memory_mib", "a valid integer"),
+        (LAB + "[{slots: 2}]}]}\n", ":1: lab.nodes.0.devices.0.family", "Field required"),
+        (LAB + "[{family: Acme},\n  {family: Acne}]}]}\n", ":2: lab.nodes.0.devices.1.family", "one of Acme"),
         ("- [unclosed\n", ":2", "YAML"),
         ("- just text\n", ":1", "a mapping"),
     ],
@@ -46,10 +54,15 @@ def test_example_scenario_is_read(path: Path) -> None:
 def test_mistake_is_named_with_file_line_and_field(tmp_path: Path, text: str, where: str, expected: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(BadInputError) as caught:
-        load_scenario(path)
+        load_scenario(path, ["Acme"])
     assert caught.value.where.startswith(str(path))
     assert caught.value.where.endswith(where)
     assert expected in caught.value.expected
+
+
+def test_invented_family_of_the_scenario_itself_is_known(tmp_path: Path) -> None:
+    path = written(tmp_path, LAB + "[{family: Own}]}], families: [{name: Own}]}\n- say: a\n")
+    assert load_scenario(path, []).shape.nodes[0].devices[0]["family"] == "Own"
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

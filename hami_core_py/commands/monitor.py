@@ -19,6 +19,9 @@ from hami_core_py.services.monitoring import Monitor
 @process_options
 @click.option("--node-name", envvar="NODE_NAME", required=True, help="Name of this node; default: $NODE_NAME.")
 @click.option("--listen", default="0.0.0.0:9394", show_default=True, help="ADDRESS:PORT of probes and metrics.")
+@click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="The node agent's; it tells whose directory is whose."
+)
 @click.option("--interval", type=click.FloatRange(0, min_open=True), help="Seconds between two measurements.")
 def command(
     config: Path | None,
@@ -27,6 +30,7 @@ def command(
     log_format: str,
     node_name: str,
     listen: str,
+    state_dir: Path | None,
     interval: float | None,
 ) -> None:
     """Measure this node's devices and who holds them, for Prometheus to scrape."""
@@ -34,7 +38,7 @@ def command(
     stopped = stop_event()
     try:
         address = Listen.parse(listen)
-        loaded = load(config, {"monitor.interval_seconds": interval})
+        loaded = load(config, {"monitor.interval_seconds": interval, "agent.state_dir": state_dir})
         client = Client.from_kubeconfig(kubeconfig, agent="hami-monitor")
     except (HamiError, ValueError) as problem:
         fail(str(problem))
@@ -45,6 +49,7 @@ def command(
         node_name,
         interval_seconds=loaded.settings.monitor.interval_seconds,
         trust_v210=loaded.settings.wire.trust,
+        state_dir=loaded.settings.agent.state_dir.absolute(),
     )
     server = HttpServer(_app(monitor), address, name="monitor")
     try:

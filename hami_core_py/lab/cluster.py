@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,15 @@ class LabCluster:
                 if step.program == "kubelet":
                     self._wait_offered_again(step.node)
 
+    def scrape(self, node: str) -> str:
+        """What the monitor of a node shows to Prometheus. :raises LabError: it does not answer."""
+        try:
+            url = f"http://127.0.0.1:{self._node_ports[node, 'monitor']}/metrics"
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return str(response.read().decode())
+        except (KeyError, OSError) as problem:
+            raise LabError(f"the monitor of node {node!r} does not answer: {problem}") from problem
+
     def node_directory(self, node: str) -> Path:
         """Where a node's kubelet keeps its sockets, logs and containers."""
         return self.directory / "nodes" / node
@@ -193,7 +203,10 @@ class LabCluster:
             *("--kubelet-dir", str(root), "--state-dir", str(root / "hami"), "--cdi-dir", str(root / "cdi")),
             *("--listen", urls["device-plugin"].removeprefix("http://"), "--lease-namespace", NAMESPACE),
         )
-        monitor = ("monitor", *self._common(), "--node-name", node, "--listen", urls["monitor"].removeprefix("http://"))
+        monitor = (
+            *("monitor", *self._common(), "--node-name", node, "--state-dir", str(root / "hami")),
+            *("--listen", urls["monitor"].removeprefix("http://")),
+        )
         kubelet = ("--node", node, "--api", self.url, "--root", str(root), "--logs", str(self.directory / "pod-logs"))
         variables = tuple(word for pair in _of_containers(driver).items() for word in ("--env", "=".join(pair)))
         return [

@@ -17,6 +17,7 @@ from hami_core_py.lab.scenario import (
     ExpectCount,
     Measure,
     MeasureMemory,
+    Metric,
     ProcessStep,
     Refused,
     Scenario,
@@ -24,6 +25,7 @@ from hami_core_py.lab.scenario import (
     matches,
     split_name,
 )
+from hami_core_py.lab.scrape import value_of
 from hami_core_py.lab.simulator import Simulator, container_tag, look_for
 
 Pod = Mapping[str, Any]
@@ -58,6 +60,7 @@ class Player:
     :ivar act: does something to a process; ``None`` where processes are out of reach.
     :ivar env_of: environment of a container as its process received it; ``None`` where it cannot be seen.
     :ivar simulator_of: simulated devices of a node; ``None`` where there are none.
+    :ivar scrape: what the monitor of a node shows; ``None`` where it cannot be reached.
     :ivar tell: gets every outcome as it happens.
     """
 
@@ -65,6 +68,7 @@ class Player:
     act: Callable[[ProcessStep], None] | None = None
     env_of: Callable[[Pod, str], Mapping[str, str]] | None = None
     simulator_of: Callable[[str], Simulator | None] | None = None
+    scrape: Callable[[str], str] | None = None
     tell: Callable[[Outcome], None] = lambda _: None
     _plurals: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
 
@@ -114,6 +118,8 @@ class Player:
                 return self._measure(step.value)
             case "measure-memory":
                 return self._measure_memory(step.value)
+            case "metric":
+                return self._await_metric(step.value)
         return describe(step)
 
     def _create_in_vain(self, refused: Refused, where: str) -> None:
@@ -237,6 +243,19 @@ class Player:
             raise LabError(f"{measure.pod} held {peak:.0f} MiB at most; expected {expected}")
         return f"measured: {measure.pod} never held more than {peak:.0f} MiB"
 
+    def _await_metric(self, metric: Metric) -> str:
+        if self.scrape is None:
+            raise LabError("the monitors of this cluster cannot be reached from here")
+        deadline = time.monotonic() + metric.within_seconds
+        while True:
+            value = value_of(self.scrape(metric.node), metric.name, metric.labels)
+            if metric.absent if value is None else _within(value, metric):
+                return describe_metric(metric) + (" is not shown" if value is None else f" is {value:g}")
+            if time.monotonic() > deadline:
+                shown = "it is not shown" if value is None else f"it is {value:g}"
+                raise LabError(f"after {metric.within_seconds:g} s: {shown}")
+            time.sleep(0.2)
+
     def _simulated(self, names: tuple[str, ...]) -> tuple[Simulator, dict[str, str]]:
         """The simulator of the node that these pods run on, and its names of their containers."""
         pods = {name: self._pod(name) for name in names}
@@ -286,10 +305,23 @@ def describe(step: Step) -> str:
             return f"expect {value.exactly} of {len(value.pods)} pods {value.phase}"
         case "measure":
             return "measure " + ", ".join(f"{pod} at {share:g} %" for pod, share in value.cores.items())
+        case "metric":
+            return f"expect of the monitor of {value.node}: {describe_metric(value)}"
         case "measure-memory":
             return f"measure that {value.pod} holds at most {value.memory_mib_at_most} MiB"
         case _:
             return str(value)
+
+
+def _within(value: float, metric: Metric) -> bool:
+    low, high = metric.at_least, metric.at_most
+    return not metric.absent and (low is None or value >= low) and (high is None or value <= high)
+
+
+def describe_metric(metric: Metric) -> str:
+    """The series as Prometheus writes it."""
+    labels = ", ".join(f'{name}="{value}"' for name, value in metric.labels.items())
+    return metric.name + (f"{{{labels}}}" if labels else "")
 
 
 def _first_container(pod: Pod, shares: tuple[dict[str, Any], ...]) -> str:

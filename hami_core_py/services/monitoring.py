@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from hami_core_py.cluster.client import Client
@@ -21,6 +22,7 @@ from hami_core_py.hooks.manager import LoadedBackend
 from hami_core_py.models.allocations import Allocation
 from hami_core_py.models.samples import Sample
 from hami_core_py.models.views import node_view
+from hami_core_py.services.directories import Directories
 from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Holding, Ledger
@@ -46,6 +48,7 @@ class Monitor:
 
     :param interval_seconds: between two questions to the same backend.
     :param trust_v210: whether unsigned v2.10 records count.
+    :param state_dir: of the node agent; tells which directory is whose. ``None``: backends are told none.
     """
 
     def __init__(
@@ -56,10 +59,12 @@ class Monitor:
         *,
         interval_seconds: float = 15.0,
         trust_v210: bool = True,
+        state_dir: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ask, self._node, self._interval, self._clock = ask, node, interval_seconds, clock
-        self._lock = threading.Lock()
+        self._directories = Directories(state_dir) if state_dir else None
+        self._lock, self._directories_lock = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
         self._measured: dict[str, Measured] = {}
         self._inventory, self._ledger = Inventory(), Ledger()
@@ -152,6 +157,8 @@ class Monitor:
         with self._lock:
             devices = {device.id: device for device in self._inventory.devices(self._node)}
             holdings = self._holdings()
+        with self._directories_lock:
+            places = self._directories.by_container() if self._directories else {}
         found = []
         for holding in holdings:
             pairs: dict[tuple[str, str], list[Any]] = {}
@@ -167,6 +174,7 @@ class Monitor:
                     pod=holding.name,
                     container=container,
                     pairs=tuple(held),
+                    directory=places.get((holding.uid, container, family), ""),
                 )
                 for (container, family), held in pairs.items()
             ]

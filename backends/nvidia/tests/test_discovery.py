@@ -136,7 +136,7 @@ def test_unknown_numa_node_is_zero(tmp_path: Path, text):
 
 def test_use_of_the_devices_is_measured_in_base_units(driver):
     driver.says(devices=[{"uuid": "GPU-a", "minor": 0, "celsius": "unsupported"}, {"uuid": "GPU-b", "fails": 15}])
-    samples = {s.name: s for s in nvml.collect(settings())}
+    samples = {s.name: s for s in nvml.collect((), settings())}
     assert {name: sample.value for name, sample in samples.items()} == {
         "hami_host_gpu_memory_used_bytes": 2**30,
         "hami_host_gpu_memory_total_bytes": 40 * 2**30,

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hami_backend_nvidia import child, metrics, topology
+from hami_backend_nvidia import child, containers, metrics, topology
 from hami_backend_nvidia.families import NAME, SOFT_MODE
 from hami_backend_nvidia.health import HealthBook
 from hami_backend_nvidia.settings import Settings
 from hami_backend_nvidia.watcher import NoDriver, Watcher
 from hami_backend_nvidia.xids import xid_rule
-from hami_core_py.models.allocations import HealthChange
+from hami_core_py.models.allocations import Allocation, HealthChange
 from hami_core_py.models.devices import Device, DeviceId
 from hami_core_py.models.samples import Sample
 
@@ -27,6 +27,7 @@ HEALTH_SECONDS = 4.0
 """Longest wait for events; a health check may take 5 s."""
 
 _said: set[str] = set()
+_watch = containers.Watch()
 _books: dict[Settings, HealthBook] = {}
 _watchers: dict[Settings, Watcher] = {}
 _lock = threading.Lock()
@@ -42,10 +43,14 @@ def discover(settings: Settings) -> tuple[Device, ...]:
     return tuple(_devices(answer["devices"], scores, settings))
 
 
-def collect(settings: Settings) -> tuple[Sample, ...]:
-    """Memory and utilisation of the GPUs of this host; ``()`` without a driver."""
+def collect(allocations: Sequence[Allocation], settings: Settings) -> tuple[Sample, ...]:
+    """Memory and utilisation of the GPUs of this host, and what each container uses of them.
+
+    Without a driver there is what the limiter's ledgers say.
+    """
     answer = child.ask("use", settings.probe_timeout_seconds)
-    return () if answer is None else metrics.samples(answer["devices"])
+    told = answer["devices"] if answer else ()
+    return (*metrics.samples(told), *containers.collect(allocations, containers.on_devices(told), _watch))
 
 
 def check_health(devices: Sequence[Device], settings: Settings) -> tuple[HealthChange, ...]:

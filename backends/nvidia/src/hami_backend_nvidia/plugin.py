@@ -77,6 +77,6 @@ def hami_allocate(allocation: Allocation, settings: Settings) -> Grant:
 
 
 @hookimpl
-def hami_collect_metrics(settings: Settings) -> Sequence[Sample]:
-    """Memory and utilisation of the GPUs of this host."""
-    return nvml.collect(settings)
+def hami_collect_metrics(allocations: Sequence[Allocation], settings: Settings) -> Sequence[Sample]:
+    """Memory and utilisation of the GPUs of this host, and what containers use of them."""
+    return nvml.collect(allocations, settings)

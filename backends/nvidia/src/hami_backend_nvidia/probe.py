@@ -71,9 +71,16 @@ def use(index: int) -> dict[str, Any]:
             "memory_controller_percent": rates and rates.memory,
             "celsius": supported(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
             "milliwatts": supported(nvml.nvmlDeviceGetPowerUsage, handle),
+            "processes": processes(handle),
         }
     except nvml.NVMLError as problem:
         return {"index": index, "problem": str(problem)}
+
+
+def processes(handle: Any) -> list[dict[str, Any]]:
+    """Who computes on a device; ``bytes`` null where the driver does not tell how much each holds."""
+    found = attempt(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
+    return [{"pid": int(one.pid), "bytes": one.usedGpuMemory} for one in found]
 
 
 def links() -> list[dict[str, Any]]:

@@ -56,6 +56,10 @@ def of(device, key, default):
     return value
 
 
+def nvmlDeviceGetComputeRunningProcesses(device):
+    return [SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in of(device, "processes", [])]
+
+
 def nvmlDeviceGetUUID(device):
     return device["uuid"]
 

@@ -1,0 +1,174 @@
+"""What containers use of their devices: by the limiter's ledger, by the driver, and where the two differ."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hami_backend_nvidia.grants import REGION
+from hami_backend_nvidia.processes import Place, places
+from hami_backend_nvidia.region import Region, RegionError, Use, read_region
+from hami_core_py.models.allocations import Allocation
+from hami_core_py.models.samples import Sample
+
+log = logging.getLogger(__name__)
+
+MIB = 2**20
+PATIENCE_SECONDS = 30.0
+"""How long a process may be on a device without the limiter's knowledge: it may just have been started."""
+SLACK_BYTES = 64 * MIB
+"""What the driver keeps beside a container's blocks and contexts; more than that over the limit counts as over."""
+ZONE = {"zone": "vGPU"}
+
+HELP = {
+    "hami_container_memory_used_bytes": "Memory of the device that the container uses, by the limiter's ledger.",
+    "hami_container_memory_driver_bytes": "Memory of the device that the container's processes hold, by the driver.",
+    "hami_container_memory_over_limit_bytes": "How far the container is over its limit, by the driver; 0: it is not.",
+    "hami_container_processes": "Processes of the container on the device, by the driver.",
+    "hami_container_processes_unlimited": "Those that the limiter has not known for half a minute or longer.",
+    "hami_device_processes_foreign": "Processes on the device that belong to no container of ours.",
+    "hami_container_utilization_ratio": "Part of the device's compute that the container uses, 0-1.",
+    "hami_container_last_launch_age_seconds": "Time since the container last launched a kernel.",
+    "hami_vgpu_memory_used_bytes": "Memory of the device that the container uses.",
+    "hami_container_device_memory_bytes": "Memory of the device that the container uses.",
+    "hami_vgpu_memory_context_bytes": "Part of it that contexts take.",
+    "hami_vgpu_memory_module_bytes": "Part of it that modules take.",
+    "hami_vgpu_memory_buffer_bytes": "Part of it that blocks take.",
+    "hami_container_device_utilization_ratio": "Compute of the device that the container uses, in percent.",
+    "hami_container_last_kernel_elapsed_seconds": "Time since the container last launched a kernel.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """One process on one device, as the driver tells. ``bytes`` is ``None`` where it does not."""
+
+    uuid: str
+    pid: int
+    bytes: int | None
+
+
+@dataclass
+class Watch:
+    """Remembers since when processes have been on a device, and which regions were complained about."""
+
+    since: dict[tuple[int, int, str], float] = field(default_factory=dict)
+    complained: dict[str, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def seconds(self, seen: Mapping[tuple[int, int, str], None], now: float) -> dict[tuple[int, int, str], float]:
+        """How long each has been there; those that left are forgotten."""
+        with self.lock:
+            self.since = {key: self.since.get(key, now) for key in seen}
+            return {key: now - since for key, since in self.since.items()}
+
+    def region(self, path: Path) -> Region | None:
+        """A region, an empty one where none is made yet; ``None``: it cannot be read, which costs one line of the log."""
+        try:
+            region = read_region(path) or Region((), (), 0)
+        except RegionError as problem:
+            with self.lock:
+                is_new = self.complained.get(str(path)) != str(problem)
+                self.complained[str(path)] = str(problem)
+            if is_new:
+                log.warning("region left out", extra={"problem": str(problem)})
+            return None
+        with self.lock:
+            self.complained.pop(str(path), None)
+        return region
+
+
+def on_devices(told: Iterable[Mapping[str, Any]]) -> list[OnDevice]:
+    """Processes, from the probe's answer about devices."""
+    return [
+        OnDevice(one["uuid"], process["pid"], process["bytes"])
+        for one in told
+        if "problem" not in one
+        for process in one.get("processes") or ()
+    ]
+
+
+def collect(
+    allocations: Sequence[Allocation], running: Sequence[OnDevice], watch: Watch, *, proc: Path = Path("/proc")
+) -> tuple[Sample, ...]:
+    """Samples of all containers, and of devices with strangers."""
+    where = places({one.pid for one in running}, [one.directory for one in allocations], proc)
+    keys = {(one.pid, where[one.pid].started, one.uuid): None for one in running if one.pid in where}
+    ages = watch.seconds(keys, time.monotonic())
+    found = []
+    for allocation in allocations:
+        path = Path(allocation.directory, "shared", Path(REGION).name)
+        region = watch.region(path) if allocation.directory else None
+        own = [one for one in running if allocation.directory and _directory(where, one) == allocation.directory]
+        found += list(_container(allocation, region, own, where, ages, time.time()))
+    return (*found, *_foreign(running, where))
+
+
+def _directory(where: Mapping[int, Place], one: OnDevice) -> str | None:
+    place = where.get(one.pid)
+    return None if place is None else place.directory
+
+
+def _foreign(running: Sequence[OnDevice], where: Mapping[int, Place]) -> Iterator[Sample]:
+    counts: dict[str, int] = {}
+    for one in running:
+        if _directory(where, one) == "":
+            counts[one.uuid] = counts.get(one.uuid, 0) + 1
+    for uuid, count in sorted(counts.items()):
+        yield _sample("hami_device_processes_foreign", count, {"device_uuid": uuid})
+
+
+def _container(
+    allocation: Allocation,
+    region: Region | None,
+    running: Sequence[OnDevice],
+    where: Mapping[int, Place],
+    ages: Mapping[tuple[int, int, str], float],
+    now: float,
+) -> Iterator[Sample]:
+    names = {"namespace": allocation.namespace, "pod": allocation.pod, "container": allocation.container}
+    known = {slot.pid for slot in region.slots} if region else set()
+    for position, (device, share) in enumerate(allocation.pairs):
+        uuid = str(device.id)
+        labels = {**names, "device_uuid": uuid}
+        here = [one for one in running if one.uuid == uuid]
+        held = sum(one.bytes or 0 for one in here)
+        over = held - share.memory_mib * MIB
+        unlimited = [
+            one
+            for one in here
+            if where[one.pid].pid not in known
+            and ages.get((one.pid, where[one.pid].started, uuid), 0.0) >= PATIENCE_SECONDS
+        ]
+        yield _sample("hami_container_processes", len(here), labels)
+        yield _sample("hami_container_processes_unlimited", len(unlimited), labels)
+        yield _sample("hami_container_memory_driver_bytes", held, labels)
+        yield _sample("hami_container_memory_over_limit_bytes", over if over > SLACK_BYTES else 0, labels)
+        if region and uuid in region.uuids:
+            index = region.uuids.index(uuid)
+            yield from _ledger(region.use(index), region, labels, str(index), now)
+        elif region and not region.uuids:
+            yield from _ledger(Use(), region, labels, str(position), now)
+
+
+def _ledger(use: Use, region: Region, labels: Mapping[str, str], index: str, now: float) -> Iterator[Sample]:
+    theirs = {**labels, "vdevice_index": index, **ZONE}
+    yield _sample("hami_container_memory_used_bytes", use.total, labels)
+    yield _sample("hami_container_utilization_ratio", min(use.percent, 100) / 100, labels)
+    yield _sample("hami_vgpu_memory_used_bytes", use.total, theirs)
+    yield _sample("hami_container_device_memory_bytes", use.total, theirs)
+    yield _sample("hami_vgpu_memory_context_bytes", use.context, theirs)
+    yield _sample("hami_vgpu_memory_module_bytes", use.module, theirs)
+    yield _sample("hami_vgpu_memory_buffer_bytes", use.data, theirs)
+    yield _sample("hami_container_device_utilization_ratio", use.percent, theirs)
+    if region.last_launch:
+        age = max(0.0, now - region.last_launch)
+        yield _sample("hami_container_last_launch_age_seconds", age, labels)
+        yield _sample("hami_container_last_kernel_elapsed_seconds", age, theirs)
+
+
+def _sample(name: str, value: float, labels: Mapping[str, str]) -> Sample:
+    return Sample(name=name, value=float(value), help=HELP[name], labels=labels)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hami_core_py.decisions.arbiter import HeldShare, Holder, refusal_of
 from hami_core_py.decisions.totals import node_totals
-from hami_core_py.models.devices import Health
+from hami_core_py.models.devices import Health, Share
 from hami_core_py.models.families import CoreRule, MemoryRule, Placing
 from hami_core_py.models.requests import ContainerKind
 from hami_core_py.testing.builders import CORE, FAMILY, MEMORY, PERCENT, device, family, share
@@ -54,6 +54,29 @@ def test_what_a_family_does_not_account_is_not_judged():
 def test_slots_are_always_judged():
     others = [pod(uid, held(0, core_units=0), has_started=True) for uid in "bcd"]
     assert "3 of 3 slots" in (refusal_of(pod("a", held(1)), others, DEVICES, FAMILIES) or "")
+
+
+def test_of_two_that_wait_the_older_record_comes_first():
+    younger, older = pod("a", held(600), at_ns=2), pod("b", held(600), at_ns=1)
+    assert refusal_of(older, [younger], DEVICES, FAMILIES) is None
+    assert refusal_of(younger, [older], DEVICES, FAMILIES) is not None
+
+
+def test_cells_may_be_cut_for_one_pod_only():
+    cuttable = device(memory_mib=1000, slots=3, cells=4)
+    first, same, beside = (
+        HeldShare(
+            container="main",
+            kind=APP,
+            family=FAMILY,
+            device=cuttable.id,
+            share=Share(memory_mib=100, profile="1c", start=start, cells=1),
+        )
+        for start in (2, 2, 3)
+    )
+    others = [pod("b", first, has_started=True)]
+    assert "cells [2] are taken" in (refusal_of(pod("a", same), others, {cuttable.id: cuttable}, FAMILIES) or "")
+    assert refusal_of(pod("a", beside), others, {cuttable.id: cuttable}, FAMILIES) is None
 
 
 def test_restarted_container_of_a_started_pod_is_not_held_by_younger_ones():

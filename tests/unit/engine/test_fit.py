@@ -119,6 +119,16 @@ def test_cells_of_strangers_are_taken() -> None:
     )
 
 
+def test_cuts_that_this_container_took_already_use_up_the_slots() -> None:
+    npu = cuttable(slots=1)
+    question = Question(request=request(memory=MemoryMib(2048)), family=family(profiles=PROFILES))
+    taken = usage(slots=1, memory_mib=2048, core_units=14, cells=1, occupied=0b1000)
+    assert fit(question, Standing(device=npu, before=IDLE, now=IDLE)) == Share(
+        memory_mib=2048, core_units=14, profile="1c", start=3, cells=1
+    )
+    assert fit(question, Standing(device=npu, before=IDLE, now=taken)) is Reason.NO_FREE_SLOT
+
+
 def test_ask_beyond_every_profile_is_refused() -> None:
     profiles = (PROFILES[0],)
     assert answer(device(cells=4, profiles=profiles), memory=MemoryMib(3000)) is Reason.NO_PROFILE
@@ -195,5 +205,6 @@ def test_closed_devices_say_why() -> None:
     assert closed(node, Blocked(), device(health=Health.UNHEALTHY)) is Reason.UNHEALTHY
     cordoned = NodeState(name="n", view=NodeView(name="n"), cordoned=frozenset({npu.id}))
     assert closed(cordoned, Blocked(), npu) is Reason.CORDONED
+    assert closed(cordoned, Blocked(), device(health=Health.UNHEALTHY)) is Reason.UNHEALTHY
     away = NodeState(name="n", view=NodeView(name="n"), closed={npu.family: Reason.AGENT_AWAY})
     assert closed(away, Blocked(), npu) is Reason.AGENT_AWAY

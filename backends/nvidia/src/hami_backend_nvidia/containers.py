@@ -27,9 +27,9 @@ HELP = {
     "hami_container_memory_used_bytes": "Memory of the device that the container uses, by the limiter's ledger.",
     "hami_container_memory_driver_bytes": "Memory of the device that the container's processes hold, by the driver.",
     "hami_container_memory_over_limit_bytes": "How far the container is over its limit, by the driver; 0: it is not.",
-    "hami_container_processes": "Processes of the container on the device, by the driver.",
-    "hami_container_processes_unlimited": "Those that the limiter has not known for half a minute or longer.",
-    "hami_device_processes_foreign": "Processes on the device that belong to no container of ours.",
+    "hami_container_process_count": "Processes of the container on the device, by the driver.",
+    "hami_container_unlimited_process_count": "Those that the limiter has not known for half a minute or longer.",
+    "hami_device_foreign_process_count": "Processes on the device that belong to no container of ours.",
     "hami_container_utilization_ratio": "Part of the device's compute that the container uses, 0-1.",
     "hami_container_last_launch_age_seconds": "Time since the container last launched a kernel.",
     "hami_vgpu_memory_used_bytes": "Memory of the device that the container uses.",
@@ -118,7 +118,7 @@ def _foreign(running: Sequence[OnDevice], where: Mapping[int, Place]) -> Iterato
         if _directory(where, one) == "":
             counts[one.uuid] = counts.get(one.uuid, 0) + 1
     for uuid, count in sorted(counts.items()):
-        yield _sample("hami_device_processes_foreign", count, {"device_uuid": uuid})
+        yield _sample("hami_device_foreign_process_count", count, {"device_uuid": uuid})
 
 
 def _container(
@@ -143,8 +143,8 @@ def _container(
             if where[one.pid].pid not in known
             and ages.get((one.pid, where[one.pid].started, uuid), 0.0) >= PATIENCE_SECONDS
         ]
-        yield _sample("hami_container_processes", len(here), labels)
-        yield _sample("hami_container_processes_unlimited", len(unlimited), labels)
+        yield _sample("hami_container_process_count", len(here), labels)
+        yield _sample("hami_container_unlimited_process_count", len(unlimited), labels)
         yield _sample("hami_container_memory_driver_bytes", held, labels)
         yield _sample("hami_container_memory_over_limit_bytes", over if over > SLACK_BYTES else 0, labels)
         if region and uuid in region.uuids:

@@ -39,7 +39,9 @@ def check_claim(
         return f"{where}: the pod has no container of this name"
     if record is None:
         return f"{where}: the pod has no allocation record; let it be scheduled by the scheduler that HAMi extends"
-    if record.node != node or pod.node not in ("", node):
+    if pod.node not in ("", node):
+        return f"{where}: the pod is bound to node {pod.node!r}, this is node {node!r}; delete the pod"
+    if record.node != node:
         return f"{where}: the record is for node {record.node!r}, this is node {node!r}; delete the pod"
     shares = [s for s in record.shares if s.container == claim.container and s.family == claim.family and s.share.slots]
     if len(shares) != claim.count:

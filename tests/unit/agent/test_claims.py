@@ -28,7 +28,8 @@ def test_every_doubt_is_a_sentence():
         "no allocation record": check(record=None),
         "belongs to UID u": check(dataclasses.replace(CLAIM, uid="other")),
         "no container of this name": check(dataclasses.replace(CLAIM, container="x")),
-        "for node 'n', this is node 'm'": check(node="m"),
+        "record is for node 'm', this is node 'n'": check(record=PodRecord(node="m", shares=(SHARE,))),
+        "bound to node 'm', this is node 'n'": check(pod=dataclasses.replace(POD, node="m")),
         "gave 2 Acme devices, the record names 1": check(dataclasses.replace(CLAIM, count=2)),
         "does not have": check(record=PodRecord(node="n", shares=(dataclasses.replace(SHARE, device=device("x").id),))),
     }

@@ -10,8 +10,8 @@ MIB = 2**20
 
 def test_reader_sees_what_live_processes_hold_and_forgets_who_was_killed(pair, node):
     first, second = pair.run(), pair.run()
-    assert first(f"alloc a {100 * MIB}") == 0
-    assert second(f"alloc a {50 * MIB}") == 0
+    assert first("alloc 0 100") == 0
+    assert second("alloc 0 50") == 0
     seen = region.read_region(pair.region)
     index = seen.uuids.index(node.uuids()[0])
     assert {slot.pid for slot in seen.slots} == {first.process.pid, second.process.pid}

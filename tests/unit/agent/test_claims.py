@@ -31,6 +31,7 @@ def test_every_doubt_is_a_sentence():
         "record is for node 'm', this is node 'n'": check(record=PodRecord(node="m", shares=(SHARE,))),
         "bound to node 'm', this is node 'n'": check(pod=dataclasses.replace(POD, node="m")),
         "gave 2 Acme devices, the record names 1": check(dataclasses.replace(CLAIM, count=2)),
+        "gave 1 Acme devices, the record names 2": check(record=PodRecord(node="n", shares=(SHARE, SHARE))),
         "does not have": check(record=PodRecord(node="n", shares=(dataclasses.replace(SHARE, device=device("x").id),))),
     }
     for words, answer in doubts.items():

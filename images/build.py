@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -40,66 +41,118 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def build_base(work: Path, *, epoch: int) -> tuple[oci.Layer, ...]:
-    """Layers that all images share: Debian with Python, and what ``requirements.txt`` lists."""
-    root = work / "root"
-    root.mkdir(parents=True)
-    debian.unpack(root, debian.packages(), epoch=epoch)
+def build_base(work: Path) -> tuple[oci.Layer, ...]:
+    """Layers that all images share: Debian with Python, and what ``requirements.txt`` lists.
+
+    :param work: an empty folder.
+    """
+    root, wheels = work / "root", work / "wheels"
+    for folder in (root, wheels):
+        folder.mkdir(parents=True)
+    debian.unpack(root, debian.packages())
     debian.complete(root)
     python.compile_below(root, Path("usr/lib") / debian.PYTHON)
-    system = oci.layer_of(root, epoch=epoch, comment=f"Debian {debian.SUITE}: {', '.join(debian.packages())}")
-    wheels = work / "wheels"
-    wheels.mkdir()
-    depends = layer_above(
-        root,
-        lambda: python.install(root, python.download(wheels), whole=False),
-        epoch=epoch,
-        comment="requirements.txt",
-    )
-    return system, depends
+    system = oci.layer_of(root, comment=f"Debian {debian.SUITE}: {', '.join(debian.packages())}")
+
+    def add() -> None:
+        python.install(root, python.download(wheels), whole=False)
+
+    return system, layer_above(root, add, comment="requirements.txt")
 
 
-def layer_above(root: Path, change: Callable[[], None], *, epoch: int, comment: str) -> oci.Layer:
+def kept_base(work: Path, cache: Path) -> tuple[oci.Layer, ...]:
+    """The same, kept from an earlier build with the same lists, though Debian's archive may have moved on since."""
+    programs = (Path(__file__).with_name(f"{name}.py") for name in ("debian", "python", "oci"))
+    sources = (debian.PACKAGES, python.REQUIREMENTS, *programs)
+    key = oci.digest_of(b"".join(source.read_bytes() for source in sources)).partition(":")[2][:16]
+    folder = cache / key
+    if not (folder / "complete").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, layer in enumerate(build_base(work)):
+            (folder / f"{number}.tar.gz").write_bytes(layer.content)
+            (folder / f"{number}.json").write_text(json.dumps([layer.diff_id, layer.comment]))
+        (folder / "complete").touch()
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        diff_id, comment = json.loads(path.read_text())
+        found.append(oci.Layer(content=path.with_suffix(".tar.gz").read_bytes(), diff_id=diff_id, comment=comment))
+    return tuple(found)
+
+
+def layer_above(root: Path, change: Callable[[], None], *, comment: str) -> oci.Layer:
     """What a change adds to a root file system, compiled, as a layer."""
     before = set(root.rglob("*"))
     change()
     python.compile_below(root, debian.SITE)
     added = sorted(path.relative_to(root) for path in set(root.rglob("*")) - before)
-    return oci.layer_of(root, epoch=epoch, comment=comment, names=added)
+    return oci.layer_of(root, comment=comment, names=added)
 
 
 def build(
-    names: Sequence[str], out: Path, *, tag: str, epoch: int, extra: Sequence[Path] = (), base: Sequence[oci.Layer] = ()
+    names: Sequence[str],
+    out: Path,
+    *,
+    tag: str,
+    epoch: int,
+    extra: Sequence[Path] = (),
+    cache: Path | None = None,
 ) -> dict[str, Path]:
     """Build images into ``<out>/<name>.tar``.
 
-    :param tag: of all references. :param extra: further wheels, such as third parties' backends, on a layer of their own.
-    :param base: layers of an earlier ``build_base``; without them they are made. :returns: name → archive.
+    :param tag: of all references. :param epoch: when they count as made, seconds since the Unix epoch.
+    :param extra: further wheels, such as third parties' backends, on a layer of their own.
+    :param cache: keeps the lower layers; ``None``: they are made anew. :returns: name → archive.
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="images-") as folder:
-        work = Path(folder)
-        base = base or build_base(work / "base", epoch=epoch)
-        root = work / "own"
-        unpack(root, base)
-        wheels = work / "own-wheels"
-        wheels.mkdir()
-        ours = python.build_wheels(wheels, epoch=epoch)
-
-        def add_ours() -> None:
-            python.install(root, ours)
-            python.add_script(root)
-
-        layers = [*base, layer_above(root, add_ours, epoch=epoch, comment="hami and its backends")]
-        if extra:
-            comment = ", ".join(sorted(path.name for path in extra))
-            layers.append(layer_above(root, lambda: python.install(root, extra), epoch=epoch, comment=comment))
-        found = {}
-        for name in names:
-            image = image_of(name, layers, tag=tag, epoch=epoch)
-            found[name] = out / f"{name}.tar"
-            found[name].write_bytes(oci.archive_of({f"{REPOSITORY}/{name}:{tag}": image}))
+        layers = layers_of(Path(folder), epoch=epoch, extra=extra, cache=cache)
+    found = {}
+    for name in names:
+        found[name] = out / f"{name}.tar"
+        image = image_of(name, layers, tag=tag, epoch=epoch)
+        found[name].write_bytes(oci.archive_of({f"{REPOSITORY}/{name}:{tag}": image}))
     return found
+
+
+def layers_of(
+    work: Path, *, epoch: int, extra: Sequence[Path] = (), cache: Path | None = None
+) -> tuple[oci.Layer, ...]:
+    """All layers of an image. :param work: an empty folder; ``root`` in it holds the whole file system afterwards."""
+    base = build_base(work / "base") if cache is None else kept_base(work / "base", cache)
+    root, wheels = work / "root", work / "wheels"
+    unpack(root, base)
+    wheels.mkdir()
+    ours = python.build_wheels(wheels, epoch=epoch)
+
+    def add() -> None:
+        python.install(root, ours)
+        python.add_script(root)
+
+    layers = [*base, layer_above(root, add, comment="hami and its backends")]
+    if extra:
+        comment = ", ".join(sorted(path.name for path in extra))
+        layers.append(layer_above(root, lambda: python.install(root, extra), comment=comment))
+    return tuple(layers)
+
+
+def plugin_image(wheels: Sequence[Path], reference: str, out: Path) -> Path:
+    """An image that holds backends alone, below ``/site-packages``, for ``backends.NAME.plugin`` of the chart.
+
+    It has ``cp`` for the chart's init container, from a static busybox. :returns: the archive.
+    """
+    with tempfile.TemporaryDirectory(prefix="images-") as folder:
+        root = Path(folder) / "root"
+        root.mkdir()
+        debian.unpack(root, ("busybox-static",))
+        program = next(path for path in (root / "bin/busybox", root / "usr/bin/busybox") if path.exists())
+        content = Path(folder) / "content"
+        (content / "bin").mkdir(parents=True)
+        program.rename(content / "bin/cp")
+        python.install(content, wheels, site=Path("site-packages"))
+        image = oci.Image(layers=(oci.layer_of(content),), env={"PATH": "/bin"}, architecture=architecture())
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(oci.archive_of({reference: image}))
+    return out
 
 
 def image_of(name: str, layers: Sequence[oci.Layer], *, tag: str, epoch: int) -> oci.Image:
@@ -113,7 +166,7 @@ def image_of(name: str, layers: Sequence[oci.Layer], *, tag: str, epoch: int) ->
         command=("--help",),
         env=ENV,
         labels={f"org.opencontainers.image.{key}": value for key, value in labels.items()},
-        architecture={"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
+        architecture=architecture(),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch)),
     )
 
@@ -124,6 +177,11 @@ def unpack(root: Path, layers: Sequence[oci.Layer]) -> None:
     for layer in layers:
         with tarfile.open(fileobj=io.BytesIO(layer.content), mode="r:gz") as archive:
             archive.extractall(root, filter="fully_trusted")
+
+
+def architecture() -> str:
+    """Of this machine, as images spell it."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
 
 def default_epoch() -> int:
@@ -147,12 +205,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("dist/images"))
     parser.add_argument("--tag", default=version())
     parser.add_argument("--wheel", type=Path, action="append", default=[], help="install this on top; may be repeated")
+    parser.add_argument("--cache", type=Path, help="keep the lower layers here")
     given = parser.parse_args()
     if unknown := sorted(set(given.names) - set(KINDS)):
         parser.error(f"expected names of {', '.join(KINDS)}, got {', '.join(unknown)}")
-    for name, path in build(
-        given.names or list(KINDS), given.out, tag=given.tag, epoch=default_epoch(), extra=given.wheel
-    ).items():
+    names = given.names or list(KINDS)
+    built = build(names, given.out, tag=given.tag, epoch=default_epoch(), extra=given.wheel, cache=given.cache)
+    for name, path in built.items():
         print(f"{name}: {path}, {path.stat().st_size // 2**20} MiB, {oci.digest_of(path.read_bytes())}")
 
 

@@ -46,7 +46,7 @@ def packages() -> tuple[str, ...]:
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
-def unpack(root: Path, names: Sequence[str], *, epoch: int) -> None:
+def unpack(root: Path, names: Sequence[str]) -> None:
     """Unpack packages with all that they depend on into an empty folder. Needs ``mmdebstrap`` and Debian's archive."""
     tool = shutil.which("mmdebstrap")
     if tool is None:
@@ -54,7 +54,7 @@ def unpack(root: Path, names: Sequence[str], *, epoch: int) -> None:
     archive = root.with_suffix(".tar")
     command = [tool, "--quiet", "--variant=extract", f"--include={','.join(names)}", SUITE, str(archive)]
     command += [str(SOURCES)] if SOURCES.exists() else []
-    subprocess.run(command, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+    subprocess.run(command, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
     with tarfile.open(archive) as tar:
         members = [member for member in tar if not _is_left_out(member.name) and not (member.isdev())]
         tar.extractall(root, members=members, filter="fully_trusted")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+FILE_TIME = 946_684_800
+"""Time of every file in every layer: the year 2000. A layer is the same until what it holds changes."""
 NAME = "io.containerd.image.name"
 """Annotation by which containerd names what it imports."""
 
@@ -41,7 +43,7 @@ class Image:
     created: str = "1970-01-01T00:00:00Z"
 
 
-def layer_of(root: Path, *, epoch: int, comment: str = "", names: Iterable[Path] | None = None) -> Layer:
+def layer_of(root: Path, *, comment: str = "", names: Iterable[Path] | None = None) -> Layer:
     """Everything below a folder as a layer: sorted, owned by root, with one time for all.
 
     :param names: only these paths, relative to it.
@@ -50,7 +52,7 @@ def layer_of(root: Path, *, epoch: int, comment: str = "", names: Iterable[Path]
     found = sorted(names if names is not None else (path.relative_to(root) for path in root.rglob("*")))
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in found:
-            _add(archive, root / name, str(name), epoch)
+            _add(archive, root / name, str(name))
     return compressed(buffer.getvalue(), comment)
 
 
@@ -128,10 +130,10 @@ def _json(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str, epoch: int) -> None:
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
     entry = tarfile.TarInfo(name)
     found = path.lstat()
-    entry.mtime, entry.mode = epoch, stat.S_IMODE(found.st_mode)
+    entry.mtime, entry.mode = FILE_TIME, stat.S_IMODE(found.st_mode)
     if path.is_symlink():
         entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
         archive.addfile(entry)

@@ -50,6 +50,7 @@ def build_base(work: Path) -> tuple[oci.Layer, ...]:
     for folder in (root, wheels):
         folder.mkdir(parents=True)
     debian.unpack(root, debian.packages())
+    debian.trim(root)
     debian.complete(root)
     python.compile_below(root, Path("usr/lib") / debian.PYTHON)
     system = oci.layer_of(root, comment=f"Debian {debian.SUITE}: {', '.join(debian.packages())}")

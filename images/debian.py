@@ -15,27 +15,33 @@ SITE = Path("usr/local/lib") / PYTHON / "dist-packages"
 
 UNPRIVILEGED = 65532
 SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
+KEPT_PROGRAMS = ("python3", PYTHON)
 LEFT_OUT = (
-    "usr/share/man",
-    "usr/share/locale",
-    "usr/share/info",
-    "usr/share/lintian",
-    "usr/share/doc-base",
-    "usr/share/pixmaps",
-    "usr/share/applications",
-    "usr/share/bug",
-    "var/cache",
-    "var/lib/apt",
-    "var/lib/dpkg/info",
-    "var/log",
+    "bin",
     "dev",
+    "sbin",
+    "usr/libexec",
+    "usr/sbin",
+    "var",
+    # Of the machine that built it, or for programs that are not there.
+    "etc/alternatives",
     "etc/apt",
-    f"usr/lib/{PYTHON}/test",
-    f"usr/lib/{PYTHON}/idlelib",
-    f"usr/lib/{PYTHON}/tkinter",
+    "etc/cron.daily",
+    "etc/dpkg",
+    "etc/fstab",
+    "etc/hostname",
+    "etc/logrotate.d",
+    "etc/netconfig",
+    "etc/resolv.conf",
+    "etc/rmt",
     f"usr/lib/{PYTHON}/ensurepip",
+    f"usr/lib/{PYTHON}/idlelib",
     f"usr/lib/{PYTHON}/lib2to3",
+    f"usr/lib/{PYTHON}/test",
+    f"usr/lib/{PYTHON}/tkinter",
+    "usr/lib/dpkg",
 )
+KEPT_SHARES = ("doc",)
 PASSWD = f"root:x:0:0:root:/:/usr/sbin/nologin\nhami:x:{UNPRIVILEGED}:{UNPRIVILEGED}:hami:/:/usr/sbin/nologin\n"
 GROUP = f"root:x:0:\nhami:x:{UNPRIVILEGED}:\n"
 
@@ -56,30 +62,41 @@ def unpack(root: Path, names: Sequence[str]) -> None:
     command += [str(SOURCES)] if SOURCES.exists() else []
     subprocess.run(command, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
     with tarfile.open(archive) as tar:
-        members = [member for member in tar if not _is_left_out(member.name) and not (member.isdev())]
-        tar.extractall(root, members=members, filter="fully_trusted")
+        tar.extractall(root, members=[one for one in tar if not one.isdev()], filter="fully_trusted")
     archive.unlink()
+
+
+def trim(root: Path) -> None:
+    """Take away what a container of ours does not need, and what is of the machine that built it. Licences stay."""
+    for name in LEFT_OUT:
+        _remove(root / name)
+    for path in (root / "usr/bin").iterdir():
+        if path.name not in KEPT_PROGRAMS:
+            _remove(path)
+    for path in (root / "usr/share").iterdir():
+        if path.name not in KEPT_SHARES:
+            _remove(path)
+    for path in sorted((root / "usr/share/doc").rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path.name != "copyright" and not path.is_symlink():
+            path.unlink()
 
 
 def complete(root: Path) -> None:
     """Add what the packages' own scripts would have made."""
     for name, text in (("etc/passwd", PASSWD), ("etc/group", GROUP)):
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        (root / name).write_text(text, encoding="utf-8")
     temporary = root / "tmp"
     temporary.mkdir(exist_ok=True)
     temporary.chmod(0o1777)
     for name in ("proc", "sys", "dev"):
         (root / name).mkdir(exist_ok=True)
-    for path in sorted((root / "usr/share/doc").rglob("*"), reverse=True):
-        # Licences stay.
-        if path.is_file() and path.name != "copyright":
-            path.unlink()
-        elif path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-            path.rmdir()
 
 
-def _is_left_out(name: str) -> bool:
-    plain = name.removeprefix("./").rstrip("/")
-    return any(plain == one or plain.startswith(f"{one}/") for one in LEFT_OUT)
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

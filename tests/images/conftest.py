@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,12 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     return None if any(ASKED in argument for argument in config.args) else True
 
 
+@pytest.fixture(scope="session")
+def lower(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keeps the lower layers, so that one run makes them once."""
+    return tmp_path_factory.mktemp("lower")
+
+
 @dataclass(frozen=True)
 class Unpacked:
     """An image's file system in a folder, where its programs can be run."""
@@ -30,7 +37,8 @@ class Unpacked:
         """Run ``hami`` inside, as somebody without rights, with nothing of this machine but its kernel."""
         if os.getuid():
             pytest.skip("running inside an image needs root")
-        command = ["chroot", f"--userspec={user}:{user}", str(self.root), "/usr/local/bin/hami", *arguments]
+        program = shutil.which("chroot") or "/usr/sbin/chroot"
+        command = [program, f"--userspec={user}:{user}", str(self.root), "/usr/local/bin/hami", *arguments]
         inside = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **(env or {})}
         result = subprocess.run(command, env=inside, capture_output=True, text=True, check=False)
         assert not ok or result.returncode == 0, result.stdout + result.stderr

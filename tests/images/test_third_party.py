@@ -36,10 +36,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def image(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+def image(wheel: Path, lower: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
     """Our image with the wheel on top."""
     work = tmp_path_factory.mktemp("image")
-    layers = build.layers_of(work, epoch=EPOCH, extra=[wheel], cache=cluster_cache() / "images")
+    layers = build.layers_of(work, epoch=EPOCH, extra=[wheel], cache=lower)
     assert layers[-1].comment == wheel.name
     return Unpacked(work / "root")
 
@@ -99,10 +99,10 @@ def test_processes_accept_the_configuration_that_the_chart_writes(
 
 
 def test_backend_in_an_image_of_its_own_is_found_where_the_chart_puts_it(
-    wheel: Path, tmp_path_factory: pytest.TempPathFactory
+    wheel: Path, lower: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     work = tmp_path_factory.mktemp("plain")
-    build.layers_of(work, epoch=EPOCH, cache=cluster_cache() / "images")
+    build.layers_of(work, epoch=EPOCH, cache=lower)
     plain = Unpacked(work / "root")
     assert plain.backends() == ["mock", "nvidia"]
     archive = build.plugin_image([wheel], "example.org/quasar:1", work / "quasar.tar")

@@ -16,6 +16,7 @@ COMMANDS = {
     "explain": "where a pod fits, and why not elsewhere",
     "lab": "the whole system on this machine, without a cluster or a GPU",
     "monitor": "run the monitor",
+    "run": "hold a program of this machine to a share of a device",
     "scheduler": "run the kube-scheduler extender",
     "status": "nodes, devices and shares",
     "support-bundle": "what to attach to a question, without secrets",

@@ -85,7 +85,7 @@ def test_it_holds_no_shell_no_package_manager_and_nothing_that_raises_rights(ima
 def test_nothing_tells_of_the_machine_that_built_it(image: Unpacked) -> None:
     etc = {str(path.relative_to(image.root)) for path in (image.root / "etc").rglob("*") if path.is_file()}
     assert etc.isdisjoint({"etc/resolv.conf", "etc/hostname", "etc/fstab"})
-    own = [path for path in (image.root / debian.SITE).rglob("*.dist-info/direct_url.json")]
+    own = list((image.root / debian.SITE).rglob("*.dist-info/direct_url.json"))
     assert own == []
 
 

@@ -64,10 +64,11 @@ def test_queue_prefers_priority_then_age() -> None:
 
 
 def test_refused_pod_sleeps_until_something_changes_and_its_back_off_is_over() -> None:
-    queue = SchedulingQueue(first_backoff_seconds=1.0, longest_backoff_seconds=4.0)
+    queue = SchedulingQueue(first_backoff_seconds=1.0, longest_backoff_seconds=4.0, longest_sleep_seconds=200.0)
     queue.put(("d", "p"), "1", 0, "")
     queue.refused(("d", "p"), 10.0, asleep=True)
     assert queue.next(100.0) is None
+    assert queue.next_time() == 210.0
     queue.wake()
     assert queue.next(10.5) is None
     assert queue.next_time() == 11.0
@@ -75,3 +76,21 @@ def test_refused_pod_sleeps_until_something_changes_and_its_back_off_is_over() -
     for _ in range(5):
         queue.refused(("d", "p"), 20.0, asleep=False)
     assert queue.next_time() == 24.0
+
+
+def test_change_during_an_attempt_keeps_the_refused_pod_awake() -> None:
+    queue = SchedulingQueue(first_backoff_seconds=1.0)
+    queue.put(("d", "p"), "1", 0, "")
+    assert queue.next(10.0) == ("d", "p")
+    queue.wake()
+    queue.refused(("d", "p"), 10.0, asleep=True)
+    assert queue.next(11.0) == ("d", "p")
+
+
+def test_pod_that_nothing_wakes_is_tried_again_after_a_while() -> None:
+    queue = SchedulingQueue(longest_sleep_seconds=5.0)
+    queue.put(("d", "p"), "1", 0, "")
+    queue.next(10.0)
+    queue.refused(("d", "p"), 10.0, asleep=True)
+    assert queue.next(14.9) is None
+    assert queue.next(15.0) == ("d", "p")

@@ -15,7 +15,7 @@ import click
 import yaml
 
 LIBRARIES, STATE, CONTAINER = "HAMI_SIM_LIBRARIES", "HAMI_SIM_STATE", "HAMI_SIM_CONTAINER"
-COMMAND = "hami-sim"
+COMMAND, CLIENT = "hami-sim", "hami-sim-client"
 MIB = 2**20
 
 
@@ -222,6 +222,12 @@ _passing("limit", "CONTAINER DEVICE [memory_mib=N] [slack_mib=N]", "Tell the jud
 _passing("set", "DEVICE KEY=VALUE ...", "Set a property: temperature, compute_mode, ecc, visible.")
 _passing("mig", "DEVICE on|off | create DEVICE PROFILE [START] | destroy UUID", "Cut a device into instances.")
 _passing("clock", "[+NANOSECONDS]", "Move a virtual clock.")
+
+
+def client() -> None:
+    """The command ``hami-sim-client``: become the small program that comes with the driver."""
+    program = libraries() / CLIENT
+    os.execv(program, [CLIENT, *sys.argv[1:]])  # noqa: S606 - our own program
 
 
 if __name__ == "__main__":

@@ -166,7 +166,14 @@ def _player(lab: LabCluster, tell: Callable[[Outcome], None]) -> Player:
     def env_of(pod: Mapping[str, Any], container: str) -> Mapping[str, str]:
         return container_env(lab.node_directory(pod["spec"]["nodeName"]), pod, container)
 
-    return Player(client=lab.client, act=lab.act, env_of=env_of, simulator_of=lab.simulators.get, tell=tell)
+    return Player(
+        client=lab.client,
+        act=lab.act,
+        env_of=env_of,
+        simulator_of=lab.simulators.get,
+        scrape=lab.scrape,
+        tell=tell,
+    )
 
 
 def _result(

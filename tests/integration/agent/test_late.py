@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from hami_core_py.codecs.native import RECORD
-from hami_core_py.models.allocations import Mount
+from hami_core_py.models.allocations import HealthChange, Mount
 from hami_core_py.models.backends import HostFile
 from hami_core_py.testing import builders
 
@@ -184,6 +184,19 @@ def test_wrong_count_is_refused_with_both_numbers(world):
     code, text = world.kubelet.refused(["npu-0::3", "npu-0::4"])
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "gave 2 Acme devices, the record names 1" in text
+
+
+def test_lost_device_refuses_a_first_start_and_no_restart(world):
+    world.start()
+    running, fresh = (world.pod(name, {"main": [(world.npu(1), world.share())]}) for name in ("running", "fresh"))
+    world.kubelet.admit(running["metadata"]["uid"], "main", ["npu-0::0"])
+    world.kubelet.prestart(["npu-0::0"])
+    world.acme.changes.append(HealthChange(device=builders.device("npu-1").id, healthy=False, detail="lost"))
+    world.eventually("the loss", lambda: "Unhealthy" in world.kubelet.devices().values())
+    world.kubelet.prestart(["npu-0::0"])
+    world.kubelet.admit(fresh["metadata"]["uid"], "main", ["npu-0::1"])
+    _, text = world.kubelet.refused(["npu-0::1"])
+    assert "device npu-1 is not healthy" in text
 
 
 def test_record_copied_from_another_pod_is_of_no_use(world):

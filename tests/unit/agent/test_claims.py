@@ -40,6 +40,20 @@ def test_every_doubt_is_a_sentence():
         assert answer.startswith("pod ml/p, container ")
 
 
+def test_container_gets_its_own_shares_in_the_records_order():
+    side = ContainerView(name="side")
+    pod = dataclasses.replace(POD, containers=(*POD.containers, side))
+    second = device("npu-1")
+    beside = dataclasses.replace(SHARE, container="side", device=second.id)
+    also = dataclasses.replace(SHARE, device=second.id)
+    record = PodRecord(node="n", shares=(also, beside, SHARE))
+    devices = {NPU.id: NPU, second.id: second}
+    of_main = check_claim(dataclasses.replace(CLAIM, count=2), pod, record, node="n", devices=devices)
+    of_side = check_claim(dataclasses.replace(CLAIM, container="side"), pod, record, node="n", devices=devices)
+    assert of_main == ((second, also.share), (NPU, SHARE.share))
+    assert of_side == ((second, beside.share),)
+
+
 def test_share_without_a_slot_is_no_device_of_the_container():
     bare = dataclasses.replace(SHARE, share=share(slots=0))
     assert check(record=PodRecord(node="n", shares=(SHARE, bare))) == ((NPU, SHARE.share),)

@@ -13,6 +13,8 @@ class Sample:
 
     :ivar name: ends in its base unit (``_bytes``, ``_seconds``, ``_ratio``, ``_celsius``, ``_watts``, ``_total``).
     :ivar help: one sentence for people.
+    :ivar warning: a sentence for the author of the pod that the labels ``namespace`` and ``pod`` name, while something is
+        wrong with it; it stays the same as long as the same is wrong. The monitor makes an event of it.
     """
 
     name: str
@@ -20,3 +22,4 @@ class Sample:
     help: str
     labels: Mapping[str, str] = field(default_factory=no_facts)
     kind: Literal["gauge", "counter"] = "gauge"
+    warning: str = ""

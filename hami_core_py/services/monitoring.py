@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hami_core_py.cluster.client import Client
+from hami_core_py.cluster.events import Events
 from hami_core_py.cluster.nodes import NODES
 from hami_core_py.cluster.pods import PODS
 from hami_core_py.cluster.watch import Watcher
@@ -27,9 +28,11 @@ from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Holding, Ledger
 from hami_core_py.services.measures import node_samples
+from hami_core_py.services.warnings import Warnings
 
 log = logging.getLogger(__name__)
 
+COMPONENT = "hami-monitor"
 HOOK = "hami_collect_metrics"
 STALE_INTERVALS = 3
 """After so many intervals without an answer a backend's samples are no longer shown: an old number is not a measurement."""
@@ -63,6 +66,7 @@ class Monitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ask, self._node, self._interval, self._clock = ask, node, interval_seconds, clock
+        self._warnings = Warnings(Events(client, COMPONENT))
         self._directories = Directories(state_dir) if state_dir else None
         self._lock, self._directories_lock = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
@@ -108,6 +112,7 @@ class Monitor:
             watcher.stop()
         for thread in self._threads:
             thread.join(timeout=1.0)
+        self._warnings.stop()
 
     def missing(self) -> str | None:
         """What is not known yet; ``None``: ready."""
@@ -149,6 +154,8 @@ class Monitor:
                     samples = ()
                 with self._lock:
                     self._measured[name] = Measured(samples, self._clock())
+                    holdings = self._holdings()
+                self._warnings.tell(name, samples, {(h.namespace, h.name): h.uid for h in holdings})
             self._stopped.wait(self._interval if self.missing() is None else min(self._interval, 0.5))
 
     def _allocations(self, backend: LoadedBackend) -> Sequence[Allocation]:

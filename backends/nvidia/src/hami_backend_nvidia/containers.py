@@ -21,6 +21,11 @@ PATIENCE_SECONDS = 30.0
 """How long a process may be on a device without the limiter's knowledge: it may just have been started."""
 SLACK_BYTES = 64 * MIB
 """What the driver keeps beside a container's blocks and contexts; more than that over the limit counts as over."""
+ESCAPED = (
+    "container {container!r} has processes on {device} that its limits do not reach; a program that is linked statically, "
+    "or against another C library than glibc, does not load the limiter"
+)
+ABOVE = "container {container!r} holds more memory of {device} than its limit, by the driver's count"
 ZONE = {"zone": "vGPU"}
 
 HELP = {
@@ -144,9 +149,11 @@ def _container(
             and ages.get((one.pid, where[one.pid].started, uuid), 0.0) >= PATIENCE_SECONDS
         ]
         yield _sample("hami_container_process_count", len(here), labels)
-        yield _sample("hami_container_unlimited_process_count", len(unlimited), labels)
+        escaped = ESCAPED.format(container=allocation.container, device=uuid) if unlimited else ""
+        yield _sample("hami_container_unlimited_process_count", len(unlimited), labels, escaped)
         yield _sample("hami_container_memory_driver_bytes", held, labels)
-        yield _sample("hami_container_memory_over_limit_bytes", over if over > SLACK_BYTES else 0, labels)
+        above = ABOVE.format(container=allocation.container, device=uuid) if over > SLACK_BYTES else ""
+        yield _sample("hami_container_memory_over_limit_bytes", over if above else 0, labels, above)
         if region and uuid in region.uuids:
             index = region.uuids.index(uuid)
             yield from _ledger(region.use(index), region, labels, str(index), now)
@@ -170,5 +177,5 @@ def _ledger(use: Use, region: Region, labels: Mapping[str, str], index: str, now
         yield _sample("hami_container_last_kernel_elapsed_seconds", age, theirs)
 
 
-def _sample(name: str, value: float, labels: Mapping[str, str]) -> Sample:
-    return Sample(name=name, value=float(value), help=HELP[name], labels=labels)
+def _sample(name: str, value: float, labels: Mapping[str, str], warning: str = "") -> Sample:
+    return Sample(name=name, value=float(value), help=HELP[name], labels=labels, warning=warning)

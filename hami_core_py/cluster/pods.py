@@ -44,6 +44,15 @@ def bind(client: Client, namespace: str, name: str, uid: str, node: str, annotat
     )
 
 
+def nominate(client: Client, namespace: str, name: str, uid: str, node: str) -> None:
+    """Name the node that kube-scheduler tries first for a pod; it wakes a pod that waits.
+
+    :param uid: precondition. :raises ApiError: see ``Client``.
+    """
+    body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
+    client.patch(f"{pod_path(namespace, name)}/status", body)
+
+
 def patch_annotations(
     client: Client, namespace: str, name: str, annotations: Mapping[str, str | None], *, uid: str = ""
 ) -> JsonObject:

@@ -60,6 +60,10 @@ class Inventory:
         """One node, ``None`` when it is not known."""
         return self._nodes.get(name)
 
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
+
     def names(self) -> tuple[str, ...]:
         """Names of all nodes, sorted."""
         with self._lock:

@@ -57,6 +57,7 @@ EXTENDER: dict[Right, tuple[str, str]] = {
     ("pods", "list"): ("services/scheduling/assembly.py", "Watcher("),
     ("pods", "watch"): ("services/scheduling/assembly.py", "Watcher("),
     ("pods/binding", "create"): ("services/scheduling/binding.py", "pods.bind("),
+    ("pods/status", "patch"): ("services/scheduling/nominating.py", "nominate("),
     ("nodes", "get"): ("cluster/locks.py", "get_node("),
     ("nodes", "list"): ("services/scheduling/assembly.py", "Watcher("),
     ("nodes", "watch"): ("services/scheduling/assembly.py", "Watcher("),

@@ -24,6 +24,7 @@ from hami_core_py.services.reservations import Reservations
 from hami_core_py.services.scheduling.binding import Binder
 from hami_core_py.services.scheduling.care import Care
 from hami_core_py.services.scheduling.deciding import Mode, Scheduling
+from hami_core_py.services.scheduling.nominating import Nominator
 from hami_core_py.services.scheduling.recent import Recent
 from hami_core_py.services.scheduling.telling import Teller
 
@@ -82,6 +83,7 @@ class Scheduler:
         )
         self.pods = PodIntake(self.ledger, ask, trust_v210=options.trust_v210, listener=self.reservations)
         self._teller = Teller(self.engine, self.events)
+        self._nominator = Nominator(client, self.engine, clock=clock)
         recent = Recent(ask, options.policies)
         self.binder = Binder(
             client,
@@ -101,6 +103,7 @@ class Scheduler:
             self.binder,
             recent,
             teller=self._teller,
+            nominator=self._nominator,
             ready=self.missing,
             shortlist=options.shortlist,
             mode=options.mode,
@@ -161,6 +164,7 @@ class Scheduler:
         self._pod_watch.stop()
         self.care.stop()
         self._teller.stop()
+        self._nominator.stop()
         self._stamps.stop()
         self.events.stop()
 

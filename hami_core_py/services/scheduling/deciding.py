@@ -18,6 +18,7 @@ from hami_core_py.services.ledger import Ledger
 from hami_core_py.services.reservations import Reservations
 from hami_core_py.services.scheduling.answers import FilterAnswer
 from hami_core_py.services.scheduling.binding import Binder
+from hami_core_py.services.scheduling.nominating import Nominator
 from hami_core_py.services.scheduling.recent import Asked, Recent
 from hami_core_py.services.scheduling.telling import Teller
 
@@ -49,12 +50,14 @@ class Scheduling:
         recent: Recent,
         *,
         teller: Teller | None = None,
+        nominator: Nominator | None = None,
         ready: Callable[[], str | None] = lambda: None,
         shortlist: int = 16,
         mode: Mode = "all-nodes",
     ) -> None:
         self._engine, self._reservations, self._recent = engine, reservations, recent
         self._binder, self._teller, self._ready = binder, teller, ready
+        self._nominator = nominator
         self._shortlist, self._mode = shortlist, mode
 
     def filter(
@@ -159,6 +162,8 @@ class Scheduling:
             verdicts = _joined(verdicts, theirs, places)
         if not verdicts.fitting and self._teller is not None and not strangers:
             self._teller.refused(asked, verdicts)
+        if not verdicts.fitting and self._nominator is not None and not strangers:
+            self._nominator.refused(asked, names)
         if self._mode == "single-node":
             return self._in_v210_words(asked, verdicts, simulated)
         failed, unresolvable = verdicts.failed(sentence)

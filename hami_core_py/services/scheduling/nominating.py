@@ -1,0 +1,153 @@
+"""Nominations: kube-scheduler shows an extender a sample of a large cluster; a pod that its whole sample refused is sent to a
+node outside it that would hold the pod.
+
+Setting ``status.nominatedNodeName`` wakes the refused pod, and that node is tried first. It is a hint: nothing is counted for
+it, kube-scheduler's own rules still apply there, and it takes the field back when they refuse the node.
+"""
+
+import heapq
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hami_core_py.cluster.client import Client
+from hami_core_py.cluster.errors import ApiError, NotFound
+from hami_core_py.cluster.pods import get_pod, nominate
+from hami_core_py.services.engine import Engine
+from hami_core_py.services.intake.pods import scheduled_condition
+from hami_core_py.services.scheduling.recent import Asked
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 0.3
+"""Until kube-scheduler has written its refusal, which would take an earlier nomination back."""
+
+LONGEST_PAUSE_SECONDS = 300.0
+"""Between two nominations of one pod that keep being refused; they begin with a second, and the pause doubles."""
+
+REMEMBERED = 4096
+"""Pods whose earlier nominations are known."""
+
+
+@dataclass(slots=True)
+class _Tried:
+    """A pod's earlier nominations: the nodes, and from when on there may be another (monotonic seconds)."""
+
+    nodes: set[str] = field(default_factory=set)
+    not_before: float = 0.0
+
+
+@dataclass(order=True, slots=True)
+class _Waiting:
+    due: float
+    number: int
+    asked: Asked = field(compare=False)
+    sample: frozenset[str] = field(compare=False)
+
+
+class Nominator:
+    """Nominates from a thread of its own; one nomination for each refused attempt at most.
+
+    :param clock: monotonic seconds. :param settle_seconds: see ``SETTLE_SECONDS``.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        engine: Engine,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self._client, self._engine, self._clock, self._settle_seconds = client, engine, clock, settle_seconds
+        self._waiting: list[_Waiting] = []
+        self._uids: set[str] = set()
+        self._tried: OrderedDict[str, _Tried] = OrderedDict()
+        self._changed = threading.Condition()
+        self._is_stopped = False
+        self._number = 0
+        self._thread = threading.Thread(target=self._run, name="nominate", daemon=True)
+        self._thread.start()
+
+    def refused(self, asked: Asked, sample: Collection[str]) -> None:
+        """None of these nodes holds the pod. Returns at once."""
+        uid = asked.pod.uid
+        with self._changed:
+            tried = self._tried.get(uid)
+            is_soon = tried is not None and self._clock() < tried.not_before
+            if is_soon or uid in self._uids or len(sample) >= self._engine.inventory.size():
+                return
+            self._number += 1
+            self._uids.add(uid)
+            due = self._clock() + self._settle_seconds
+            heapq.heappush(self._waiting, _Waiting(due, self._number, asked, frozenset(sample)))
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread; what waits is dropped."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while (waiting := self._next()) is not None:
+            try:
+                self._nominate(waiting.asked, waiting.sample)
+            except NotFound:
+                log.debug("pod went away before it was nominated", extra={"pod": waiting.asked.pod.name})
+            except ApiError as problem:
+                log.warning("not nominated", extra={"pod": waiting.asked.pod.name, "problem": str(problem)})
+            except Exception:
+                log.exception("not nominated", extra={"pod": waiting.asked.pod.name})
+
+    def _next(self) -> _Waiting | None:
+        """The refusal that is due; ``None``: we are stopped."""
+        with self._changed:
+            while not self._is_stopped:
+                pause = self._waiting[0].due - self._clock() if self._waiting else None
+                if pause is not None and pause <= 0:
+                    waiting = heapq.heappop(self._waiting)
+                    self._uids.discard(waiting.asked.pod.uid)
+                    return waiting
+                self._changed.wait(pause)
+        return None
+
+    def _nominate(self, asked: Asked, sample: frozenset[str]) -> None:
+        pod = asked.pod
+        tried = self._tried.get(pod.uid) or _Tried()
+        outside = [name for name in self._engine.inventory.names() if name not in sample and name not in tried.nodes]
+        fitting = self._engine.evaluate(pod, asked.request, outside, shortlist=1).fitting
+        if not fitting:
+            tried.nodes.clear()  # what was refused once may be taken later
+            return
+        found = get_pod(self._client, pod.namespace, pod.name)
+        if not _is_still_refused(found, pod.uid):
+            return
+        node = fitting[0].node
+        nominate(self._client, pod.namespace, pod.name, pod.uid, node)
+        log.info("nominated", extra={"pod": f"{pod.namespace}/{pod.name}", "node": node})
+        tried.nodes.add(node)
+        tried.not_before = self._clock() + min(LONGEST_PAUSE_SECONDS, 2.0 ** (len(tried.nodes) - 1))
+        with self._changed:
+            self._tried[pod.uid] = tried
+            self._tried.move_to_end(pod.uid)
+            while len(self._tried) > REMEMBERED:
+                self._tried.popitem(last=False)
+
+
+def _is_still_refused(found: Mapping[str, Any], uid: str) -> bool:
+    """Whether kube-scheduler has given this pod up and named no node for it itself."""
+    metadata, spec, status = (found.get(part) or {} for part in ("metadata", "spec", "status"))
+    return bool(
+        metadata.get("uid") == uid
+        and not metadata.get("deletionTimestamp")
+        and not spec.get("nodeName")
+        and not spec.get("schedulingGates")
+        and not status.get("nominatedNodeName")
+        and scheduled_condition(status.get("conditions") or ())
+    )

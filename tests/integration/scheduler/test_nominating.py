@@ -1,0 +1,83 @@
+"""kube-scheduler shows a sample of its nodes; a pod that all of them refuse is sent to another that would hold it."""
+
+import pytest
+
+from tests.integration.scheduler.world import Json, World, eventually, one_device
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """Two nodes that are too small, and one that is not."""
+    for name, memory_mib in (("small-1", 2000), ("small-2", 2000), ("large", 16000)):
+        world.add_node(name, one_device(memory_mib=memory_mib))
+    return world
+
+
+def nominated(world: World, name: str) -> str:
+    return str((world.pod(name).get("status") or {}).get("nominatedNodeName") or "")
+
+
+def refuse(world: World, pod: Json, names: list[str]) -> None:
+    """One attempt of kube-scheduler that finds no node among these, and what it writes then."""
+    assert world.schedule(pod, names) == ""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/status"
+    world.client.patch(path, {"status": {"conditions": [condition]}}, "strategic")
+
+
+def settled(world: World) -> None:
+    """Another pod, refused later, has been nominated: whatever was due before has been done."""
+    later = world.add_pod("later", count=1, memory=9000)
+    refuse(world, later, ["small-1"])
+    eventually(lambda: nominated(world, "later"), "the later pod is nominated")
+
+
+def test_pod_that_its_sample_refused_is_sent_to_a_node_outside_it(world: World) -> None:
+    pod = world.add_pod("p", count=1, memory=9000)
+    refuse(world, pod, ["small-1", "small-2"])
+    eventually(lambda: nominated(world, "p") == "large", "it is nominated")
+    assert world.schedule(pod, ["large"]) == "large"
+
+
+def test_pod_that_fits_nowhere_is_not_nominated(world: World) -> None:
+    refuse(world, world.add_pod("p", count=1, memory=90000), ["small-1", "small-2"])
+    settled(world)
+    assert nominated(world, "p") == ""
+
+
+def test_pod_that_was_shown_all_nodes_is_not_nominated(world: World) -> None:
+    world.client.delete("/api/v1/nodes/large")
+    eventually(lambda: world.scheduler.inventory.size() == 2, "the node is gone")
+    refuse(world, world.add_pod("p", count=1, memory=9000), ["small-1", "small-2"])
+    world.add_node("large", one_device(memory_mib=16000))
+    settled(world)
+    assert nominated(world, "p") == ""
+
+
+def test_nomination_of_kube_scheduler_is_left_alone(world: World) -> None:
+    pod = world.add_pod("p", count=1, memory=9000)
+    path = "/api/v1/namespaces/default/pods/p/status"
+    world.client.patch(path, {"status": {"nominatedNodeName": "small-2"}})
+    refuse(world, pod, ["small-1", "small-2"])
+    settled(world)
+    assert nominated(world, "p") == "small-2"
+
+
+def test_node_that_kube_scheduler_refused_is_not_named_again_at_once(world: World) -> None:
+    pod = world.add_pod("p", count=1, memory=9000)
+    refuse(world, pod, ["small-1", "small-2"])
+    eventually(lambda: nominated(world, "p") == "large", "it is nominated")
+    # kube-scheduler's own rules do not allow that node: it takes the name back and tries the others.
+    world.client.patch("/api/v1/namespaces/default/pods/p/status", {"status": {"nominatedNodeName": None}})
+    refuse(world, pod, ["small-1", "small-2"])
+    settled(world)
+    assert nominated(world, "p") == ""
+
+
+def test_pod_that_was_bound_meanwhile_is_left_alone(world: World) -> None:
+    pod = world.add_pod("p", count=1, memory=9000)
+    refuse(world, pod, ["small-1", "small-2"])
+    assert world.schedule(pod, ["large"]) == "large"
+    refuse(world, world.add_pod("later", count=1, memory=1000), [])
+    eventually(lambda: nominated(world, "later"), "the later pod is nominated")
+    assert nominated(world, "p") == ""

@@ -26,18 +26,21 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 0.3
 """Until kube-scheduler has written its refusal, which would take an earlier nomination back."""
 
+PAUSE_SECONDS = 1.0
+"""Between two looks for a node for one pod."""
+
 LONGEST_PAUSE_SECONDS = 300.0
-"""Between two nominations of one pod that keep being refused; they begin with a second, and the pause doubles."""
+"""The pause doubles with each nomination that kube-scheduler refused, up to this."""
 
 REMEMBERED = 4096
 """Pods whose earlier nominations are known."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Tried:
     """A pod's earlier nominations: the nodes, and from when on there may be another (monotonic seconds)."""
 
-    nodes: set[str] = field(default_factory=set)
+    nodes: frozenset[str] = frozenset()
     not_before: float = 0.0
 
 
@@ -123,7 +126,8 @@ class Nominator:
         outside = [name for name in self._engine.inventory.names() if name not in sample and name not in tried.nodes]
         fitting = self._engine.evaluate(pod, asked.request, outside, shortlist=1).fitting
         if not fitting:
-            tried.nodes.clear()  # what was refused once may be taken later
+            # A refused pod may be tried many times a second. What kube-scheduler refused once, it may take later.
+            self._remember(pod.uid, _Tried(not_before=self._clock() + PAUSE_SECONDS))
             return
         found = get_pod(self._client, pod.namespace, pod.name)
         if not _is_still_refused(found, pod.uid):
@@ -131,11 +135,14 @@ class Nominator:
         node = fitting[0].node
         nominate(self._client, pod.namespace, pod.name, pod.uid, node)
         log.info("nominated", extra={"pod": f"{pod.namespace}/{pod.name}", "node": node})
-        tried.nodes.add(node)
-        tried.not_before = self._clock() + min(LONGEST_PAUSE_SECONDS, 2.0 ** (len(tried.nodes) - 1))
+        nodes = tried.nodes | {node}
+        pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(len(nodes) - 1, 20))
+        self._remember(pod.uid, _Tried(nodes, self._clock() + pause))
+
+    def _remember(self, uid: str, tried: _Tried) -> None:
         with self._changed:
-            self._tried[pod.uid] = tried
-            self._tried.move_to_end(pod.uid)
+            self._tried[uid] = tried
+            self._tried.move_to_end(uid)
             while len(self._tried) > REMEMBERED:
                 self._tried.popitem(last=False)
 

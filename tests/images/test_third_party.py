@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from images import build, python
-from tests.cluster.releases import cache as cluster_cache
+from tests.cluster.releases import Release
 from tests.images.conftest import Unpacked
 
 EPOCH = 1_790_000_000
@@ -55,10 +55,12 @@ def values(image: Unpacked, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def rendered(values: Path) -> Mapping[tuple[str, str], Any]:
     """Manifests of the chart with this backend alone, by kind and name."""
-    helm = cluster_cache() / "bin" / "helm"
+    release = Release.chosen()
+    helm = release.bin / "helm"
     if not helm.exists():
         pytest.skip("needs helm, as `python -m tests.cluster.build helm` makes it")
     command = [str(helm), "template", "hami", str(CHART), "--namespace", "hami-system", "-f", str(values)]
+    command += ["--kube-version", release.kubernetes]
     command += ["--set", "backends.enabled={quasar}"]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr

@@ -36,7 +36,13 @@ def build(folder: Path, *, steps: bool = False, sanitize: str = "", extra: Seque
     if arch not in PROTECTION:
         raise SystemExit(f"compile.py: {arch} has no entry for dlsym; expected one of {', '.join(PROTECTION)}")
     folder.mkdir(parents=True, exist_ok=True)
-    flags = [*(SOURCES / "flags.txt").read_text().split(), *PROTECTION[arch], f"-I{HERE / 'include'}", f"-I{SOURCES}", *extra]
+    flags = [
+        *(SOURCES / "flags.txt").read_text().split(),
+        *PROTECTION[arch],
+        f"-I{HERE / 'include'}",
+        f"-I{SOURCES}",
+        *extra,
+    ]
     flags.append(f"-ffile-prefix-map={HERE}=.")
     if steps:
         flags.append("-DHAMI_STEPS")

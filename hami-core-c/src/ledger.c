@@ -42,7 +42,6 @@ static bool owner_lives(struct ledger *l, uint64_t owner)
         return false;               /* no process ever wrote this */
     if (owner == l->name)
         return true;                /* another thread of ours */
-    atomic_thread_fence(memory_order_acquire);  /* the epoch was written before the word */
     if (load(&l->region->slots[slot].epoch) != owner >> 16)
         return false;               /* the slot has been taken by somebody else since */
     STEP(STEP_ASK);
@@ -71,6 +70,7 @@ static bool lock_slowly(struct ledger *l, _Atomic uint64_t *word, bool *recount)
         if (now - asked < ASK_AFTER_NS)
             continue;
         asked = now;
+        owner = atomic_load_explicit(word, memory_order_acquire);   /* whose epoch was written before it */
         if (owner && !owner_lives(l, owner)) {
             STEP(STEP_TAKE_OVER);
             if (atomic_compare_exchange_strong_explicit(word, &owner, l->name, memory_order_acq_rel, memory_order_relaxed)) {

@@ -36,7 +36,7 @@ struct pacer {
 enum stream_kind { STREAM_LEGACY, STREAM_PER_THREAD };
 
 /* What a launch has taken until the driver has answered. */
-struct permit { struct pacer *pacer; uint32_t kind; int64_t price; uint64_t stream; bool paid; };
+struct permit { struct pacer *pacer; uint32_t kind; int64_t price, at; uint64_t stream; };     /* at: just before the launch; 0: not looked */
 
 /* Wait for the monitor and for credit. False: this launch is not counted. */
 bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread, uint32_t kind, struct permit *out);

@@ -108,10 +108,10 @@ static void refill(struct throttle *t, int64_t now)
 {
     uint64_t then = atomic_load_explicit(&t->d->refilled, memory_order_relaxed);
     int64_t gone = now - (int64_t)then;
-    if (then == 0 || gone < 0) {        /* a fresh account, or a clock that somebody wrote */
+    if (then == 0 || gone < -10000000000) {     /* a fresh account, or a time that somebody wrote */
         atomic_compare_exchange_strong(&t->d->refilled, &then, (uint64_t)now);
         return;
-    }
+    }                                   /* a little in the future: another process was faster, and what it filled is filled */
     if (gone < 20000 || !atomic_compare_exchange_strong(&t->d->refilled, &then, (uint64_t)now))
         return;
     if (gone > 200000000000)

@@ -81,7 +81,7 @@ class Node:
 
     def sim(self, *words: str, check: bool = True) -> str:
         command = [str(self.tools / "sim" / "hami-sim"), *words]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)  # noqa: S603
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout
 
@@ -102,14 +102,19 @@ class Container:
         self.programs: list[Program] = []
 
     def limits(self, *devices: str, **settings: object) -> None:
-        lines = ["hami-limits 1", f"region={self.region}", *(f"{k}={v}" for k, v in settings.items()), *(f"device={d}" for d in devices)]
+        lines = [
+            "hami-limits 1",
+            f"region={self.region}",
+            *(f"{k}={v}" for k, v in settings.items()),
+            *(f"device={d}" for d in devices),
+        ]
         (self.folder / "limits").write_text("\n".join(lines) + "\n")
 
     def environment(self, **more: str) -> dict[str, str]:
         return {**self.node.environment, "HAMI_SIM_CONTAINER": self.name, "LD_PRELOAD": str(self.library), **more}
 
     def popen(self, command: list[str], env: dict[str, str]) -> Program:
-        process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.programs.append(Program(process))
         return self.programs[-1]
 
@@ -137,19 +142,33 @@ def tools() -> Path:
     """Everything compiled, once."""
     folder = Path(os.environ.get("HAMI_LIMITER_BUILD") or ROOT / "build")
     limiter.build(folder / "limiter")
-    subprocess.run([sys.executable, str(ROOT / "simulator" / "build.py"), str(folder / "sim")], check=True, capture_output=True)  # noqa: S603
+    subprocess.run(
+        [sys.executable, str(ROOT / "simulator" / "build.py"), str(folder / "sim")], check=True, capture_output=True
+    )
     source = HERE / "client.c"
     for name, flags in (("client", ["-ldl"]), ("client-direct", ["-DDIRECT", f"-L{folder / 'sim'}", "-lcuda"])):
         target = folder / name
-        if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime, (ROOT / "src" / "driver.h").stat().st_mtime):
+        if not target.exists() or target.stat().st_mtime < max(
+            source.stat().st_mtime, (ROOT / "src" / "driver.h").stat().st_mtime
+        ):
             compile_c([source], target, *flags)
     return folder
 
 
 def compile_c(sources: list[Path], target: Path, *flags: str) -> Path:
     """One small program or library of a test."""
-    common = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}"]
-    subprocess.run(["cc", *common, *map(str, sources), "-o", str(target), *flags, "-pthread"], check=True)  # noqa: S603, S607
+    common = [
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT / 'src'}",
+        f"-I{ROOT / 'include'}",
+    ]
+    subprocess.run(["cc", *common, *map(str, sources), "-o", str(target), *flags, "-pthread"], check=True)
     return target
 
 

@@ -18,7 +18,7 @@ def test_without_any_limit_nothing_happens(node: Node, make_container: Make) -> 
     program = bare.run()
     assert program("alloc 0 20000") == 0
     assert [one.name for one in bare.folder.iterdir()] == ["libvgpu.so"]
-    assert not Path("/tmp/cudevshr.cache").exists()  # noqa: S108
+    assert not Path("/tmp/cudevshr.cache").exists()
 
 
 def test_a_scrubbed_environment_has_the_same_limit(tenant: Container) -> None:
@@ -89,7 +89,11 @@ def test_control_can_be_switched_off_only_where_the_file_allows_it(node: Node, m
 
 def test_limits_of_the_old_environment_are_held(node: Node, make_container: Make, tmp_path: Path) -> None:
     old = make_container(node)
-    env = {"CUDA_DEVICE_MEMORY_LIMIT_0": "1000m", "CUDA_DEVICE_MEMORY_LIMIT_1": "2g", "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(old.region)}
+    env = {
+        "CUDA_DEVICE_MEMORY_LIMIT_0": "1000m",
+        "CUDA_DEVICE_MEMORY_LIMIT_1": "2g",
+        "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(old.region),
+    }
     one, two = old.run(**env), old.run(device=0, **env)
     assert one("alloc 0 600") == 0
     assert two("alloc 0 500") == OUT_OF_MEMORY
@@ -123,7 +127,11 @@ def test_the_region_is_laid_out_as_the_monitor_reads_it(tenant: Container, node:
     slot = 1856
     assert number(slot, 4) == program.process.pid
     assert number(slot + 1928, 4) == 1
-    assert (number(slot + 8), number(slot + 8 + 16), number(slot + 8 + 32)) == (CONTEXT_MIB * MIB, 300 * MIB, (300 + CONTEXT_MIB) * MIB)
+    assert (number(slot + 8), number(slot + 8 + 16), number(slot + 8 + 32)) == (
+        CONTEXT_MIB * MIB,
+        300 * MIB,
+        (300 + CONTEXT_MIB) * MIB,
+    )
     assert program.stop() == 0
     data = tenant.region.read_bytes()
     assert not any(data[slot : slot + 1160])

@@ -98,7 +98,9 @@ def test_two_processes_ask_for_the_rest_and_one_wins(pair: Container, judged: Ca
     judged()
 
 
-def test_what_a_killed_process_held_is_there_before_the_next_refusal(pair: Container, judged: Callable[[], None]) -> None:
+def test_what_a_killed_process_held_is_there_before_the_next_refusal(
+    pair: Container, judged: Callable[[], None]
+) -> None:
     one, two = pair.run(), pair.run()
     assert one("alloc 0 500") == 0
     assert two("alloc 0 600") == OUT_OF_MEMORY
@@ -194,7 +196,9 @@ def test_a_child_has_a_slot_of_its_own(pair: Container, judged: Callable[[], Non
     judged()
 
 
-def test_a_child_of_an_initialised_process_is_not_charged_for_its_parent(tenant: Container, judged: Callable[[], None]) -> None:
+def test_a_child_of_an_initialised_process_is_not_charged_for_its_parent(
+    tenant: Container, judged: Callable[[], None]
+) -> None:
     program = tenant.run()
     assert program("alloc 0 600") == 0
     assert program("rawclone") == 0
@@ -222,7 +226,9 @@ def test_threads_share_their_process_ledger(tenant: Container, judged: Callable[
     judged()
 
 
-def test_many_processes_that_die_at_any_time_never_go_over(make_node: Callable[..., Node], make_container: Callable[..., Container]) -> None:
+def test_many_processes_that_die_at_any_time_never_go_over(
+    make_node: Callable[..., Node], make_container: Callable[..., Container]
+) -> None:
     node = make_node("1xA100-40G")
     tenant = make_container(node)
     limit = 9 * CONTEXT_MIB + 300
@@ -242,10 +248,12 @@ def test_many_processes_that_die_at_any_time_never_go_over(make_node: Callable[.
     assert last.used() in (CONTEXT_MIB, *range(CONTEXT_MIB, limit + 1))
     assert last(f"alloc 0 {limit - CONTEXT_MIB}") == 0
     assert last.used() == limit
-    assert "violations\": 0" in node.sim("judge", check=False)
+    assert 'violations": 0' in node.sim("judge", check=False)
 
 
-def test_memory_handed_over_stays_charged_when_its_creator_ends(pair: Container, tmp_path: Path, judged: Callable[[], None]) -> None:
+def test_memory_handed_over_stays_charged_when_its_creator_ends(
+    pair: Container, tmp_path: Path, judged: Callable[[], None]
+) -> None:
     creator, importer = pair.run(), pair.run()
     assert importer.used() == 2 * CONTEXT_MIB
     assert creator("create 0 300 0") == 0
@@ -263,7 +271,9 @@ def test_memory_handed_over_stays_charged_when_its_creator_ends(pair: Container,
     judged()
 
 
-def test_a_loop_of_exports_gets_no_more_than_the_limit(tenant: Container, tmp_path: Path, judged: Callable[[], None]) -> None:
+def test_a_loop_of_exports_gets_no_more_than_the_limit(
+    tenant: Container, tmp_path: Path, judged: Callable[[], None]
+) -> None:
     keepers = []
     for i in range(5):
         creator = tenant.run()
@@ -289,7 +299,9 @@ def test_a_loop_of_exports_gets_no_more_than_the_limit(tenant: Container, tmp_pa
     judged()
 
 
-def test_addresses_handed_over_stay_charged_when_their_creator_ends(pair: Container, tmp_path: Path, judged: Callable[[], None]) -> None:
+def test_addresses_handed_over_stay_charged_when_their_creator_ends(
+    pair: Container, tmp_path: Path, judged: Callable[[], None]
+) -> None:
     creator, importer = pair.run(), pair.run()
     assert creator("alloc 0 300") == 0
     assert creator(f"ipcget 0 {tmp_path / 'handle'}") == 0
@@ -312,7 +324,9 @@ def test_export_can_be_forbidden(node: Node, make_container: Callable[..., Conta
     assert program(f"ipcget 1 {tmp_path / 'handle'}") == 800
 
 
-def test_devices_are_told_apart_by_identity(make_node: Callable[..., Node], make_container: Callable[..., Container]) -> None:
+def test_devices_are_told_apart_by_identity(
+    make_node: Callable[..., Node], make_container: Callable[..., Container]
+) -> None:
     node = make_node("3xT4")
     uuids = node.uuids()
     tenant = make_container(node)
@@ -330,6 +344,8 @@ def test_management_library_shows_the_share(tenant: Container, node: Node) -> No
         "import pynvml as n; n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0); a = n.nvmlDeviceGetMemoryInfo(h);"
         "b = n.nvmlDeviceGetMemoryInfo(h, version=n.nvmlMemory_v2); print(a.total, a.used, a.free, b.total, b.used, b.free)"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=tenant.environment(), capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=tenant.environment(), capture_output=True, text=True, check=True
+    )
     total, used = (1000 + CONTEXT_MIB) * MIB, (300 + CONTEXT_MIB) * MIB
     assert [int(n) for n in done.stdout.split()] == [total, used, total - used] * 2

@@ -20,7 +20,7 @@ def limited(node: Node, make_container: Callable[..., Container]) -> Container:
 
 
 def run(container: Container, program: Path, **more: str) -> str:
-    done = subprocess.run([str(program)], env=container.environment(**more), capture_output=True, text=True)  # noqa: S603
+    done = subprocess.run([str(program)], env=container.environment(**more), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -59,7 +59,9 @@ def test_a_handle_gives_the_stand_in(limited: Container, tmp_path: Path, tools: 
     assert run(limited, program(tmp_path, tools, "handle", body, "-ldl")) == "2 0"
 
 
-def test_the_default_scope_gives_the_stand_in_only_where_a_driver_is(limited: Container, tmp_path: Path, tools: Path) -> None:
+def test_the_default_scope_gives_the_stand_in_only_where_a_driver_is(
+    limited: Container, tmp_path: Path, tools: Path
+) -> None:
     body = """
     static void *find(const char *n) { return dlsym(RTLD_DEFAULT, n); }
     int main(void)
@@ -75,7 +77,7 @@ def test_the_default_scope_gives_the_stand_in_only_where_a_driver_is(limited: Co
 
 def test_next_gives_the_stand_in_when_the_next_is_a_driver(limited: Container, tmp_path: Path, tools: Path) -> None:
     library = "void *next(const char *n); void *next(const char *n) { return dlsym(RTLD_NEXT, n); }"
-    body = "extern void *next(const char *n); int main(void) { printf(\"%d\", too_much(next)); return 0; }"
+    body = 'extern void *next(const char *n); int main(void) { printf("%d", too_much(next)); return 0; }'
     (tmp_path / "next.c").write_text("#include <dlfcn.h>\n" + library)
     compile_c([tmp_path / "next.c"], tmp_path / "libnext.so", "-shared", "-fPIC", "-ldl")
     link = [f"-L{tmp_path}", "-lnext", f"-Wl,-rpath,{tmp_path}", "-Wl,--no-as-needed", f"-L{tools / 'sim'}", "-lcuda"]
@@ -97,7 +99,7 @@ def test_a_local_plugin_finds_its_own_dependency(limited: Container, tmp_path: P
     (tmp_path / "dep.c").write_text("int only_mine(void); int only_mine(void) { return 41; }")
     compile_c([tmp_path / "dep.c"], tmp_path / "libdep.so", "-shared", "-fPIC")
     (tmp_path / "plug.c").write_text(
-        "#include <dlfcn.h>\nint ask(void); int ask(void) { int (*f)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, \"only_mine\"); "
+        '#include <dlfcn.h>\nint ask(void); int ask(void) { int (*f)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "only_mine"); '
         "return f ? f() : 0; }"
     )
     dep = [f"-L{tmp_path}", "-Wl,--no-as-needed", "-ldep", f"-Wl,-rpath,{tmp_path}"]
@@ -109,7 +111,9 @@ def test_a_local_plugin_finds_its_own_dependency(limited: Container, tmp_path: P
 
 
 def test_a_plugin_linked_with_the_driver_is_limited(limited: Container, tmp_path: Path, tools: Path) -> None:
-    plug = HEAD + """
+    plug = (
+        HEAD
+        + """
     extern CUresult cuInit(unsigned), cuDevicePrimaryCtxRetain(CUcontext *, int), cuCtxSetCurrent(CUcontext), cuMemAlloc_v2(CUdeviceptr *, size_t);
     static void *find(const char *n)
     {
@@ -117,6 +121,7 @@ def test_a_plugin_linked_with_the_driver_is_limited(limited: Container, tmp_path
             : !strcmp(n, "cuCtxSetCurrent") ? (void *)cuCtxSetCurrent : (void *)cuDevicePrimaryCtxRetain;
     }
     int ask(void); int ask(void) { return too_much(find); }"""
+    )
     (tmp_path / "gpu.c").write_text(plug)
     compile_c([tmp_path / "gpu.c"], tmp_path / "gpu.so", "-shared", "-fPIC", f"-L{tools / 'sim'}", "-lcuda")
     body = f"""
@@ -126,7 +131,9 @@ def test_a_plugin_linked_with_the_driver_is_limited(limited: Container, tmp_path
 
 
 def test_functions_that_only_share_a_name_are_left_alone(limited: Container, tmp_path: Path, tools: Path) -> None:
-    (tmp_path / "foreign.c").write_text("int cuMemAlloc_v2(void *p, unsigned long n); int cuMemAlloc_v2(void *p, unsigned long n) { return p && n ? 55 : 54; }")
+    (tmp_path / "foreign.c").write_text(
+        "int cuMemAlloc_v2(void *p, unsigned long n); int cuMemAlloc_v2(void *p, unsigned long n) { return p && n ? 55 : 54; }"
+    )
     compile_c([tmp_path / "foreign.c"], tmp_path / "foreign.so", "-shared", "-fPIC")
     body = f"""
     int main(void)
@@ -141,7 +148,9 @@ def test_functions_that_only_share_a_name_are_left_alone(limited: Container, tmp
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
-def test_another_interposer_of_dlsym_does_not_hide_the_driver_from_us(limited: Container, tmp_path: Path, tools: Path, order: str) -> None:
+def test_another_interposer_of_dlsym_does_not_hide_the_driver_from_us(
+    limited: Container, tmp_path: Path, tools: Path, order: str
+) -> None:
     (tmp_path / "tool.c").write_text(
         """
         #include <dlfcn.h>
@@ -181,13 +190,27 @@ def test_two_copies_of_the_driver_keep_their_own_functions(limited: Container, t
     assert run(limited, program(tmp_path, tools, "two-drivers", body, "-ldl")) == "2 2"
 
 
-def test_a_driver_that_answers_with_inner_addresses_is_still_limited(limited: Container, tmp_path: Path, tools: Path) -> None:
+def test_a_driver_that_answers_with_inner_addresses_is_still_limited(
+    limited: Container, tmp_path: Path, tools: Path
+) -> None:
     """A shim hands out functions of another library; versions tell which function it must be."""
     shim = tmp_path / "shim" / "libcuda.so.1"
     shim.parent.mkdir()
-    names = "cuInit cuDevicePrimaryCtxRetain cuCtxSetCurrent cuMemAlloc_v2 cuCtxGetCurrent cuCtxGetDevice cuDeviceGetCount cuDeviceGet cuDeviceGetUuid_v2 cuMemFree_v2".split()
+    names = [
+        "cuInit",
+        "cuDevicePrimaryCtxRetain",
+        "cuCtxSetCurrent",
+        "cuMemAlloc_v2",
+        "cuCtxGetCurrent",
+        "cuCtxGetDevice",
+        "cuDeviceGetCount",
+        "cuDeviceGet",
+        "cuDeviceGetUuid_v2",
+        "cuMemFree_v2",
+    ]
     forwards = "\n".join(
-        f"long {n}(long a, long b, long c, long d) {{ return ((long (*)(long, long, long, long))inner(\"{n}\"))(a, b, c, d); }}" for n in names
+        f'long {n}(long a, long b, long c, long d) {{ return ((long (*)(long, long, long, long))inner("{n}"))(a, b, c, d); }}'
+        for n in names
     )
     (tmp_path / "shim.c").write_text(
         f"""
@@ -222,7 +245,9 @@ def test_a_driver_that_answers_with_inner_addresses_is_still_limited(limited: Co
     assert run(limited, program(tmp_path, tools, "shimmed", body, "-ldl")) == "2"
 
 
-def test_a_library_that_uses_the_gpu_in_its_constructor_is_limited(limited: Container, tmp_path: Path, tools: Path) -> None:
+def test_a_library_that_uses_the_gpu_in_its_constructor_is_limited(
+    limited: Container, tmp_path: Path, tools: Path
+) -> None:
     (tmp_path / "early.c").write_text(
         HEAD
         + """
@@ -232,7 +257,7 @@ def test_a_library_that_uses_the_gpu_in_its_constructor_is_limited(limited: Cont
     __attribute__((constructor)) static void begin(void) { h = dlopen("libcuda.so.1", RTLD_NOW); early = too_much(find); }"""
     )
     compile_c([tmp_path / "early.c"], tmp_path / "libearly.so", "-shared", "-fPIC", "-ldl")
-    body = "extern int early; int main(void) { printf(\"%d\", early); return 0; }"
+    body = 'extern int early; int main(void) { printf("%d", early); return 0; }'
     flags = [f"-L{tmp_path}", "-learly", f"-Wl,-rpath,{tmp_path}"]
     assert run(limited, program(tmp_path, tools, "constructed", body, *flags)) == "2"
 
@@ -246,9 +271,9 @@ def test_without_a_driver_the_exported_names_say_so(limited: Container, tmp_path
 
 def test_the_library_needs_only_an_old_c_library(tools: Path) -> None:
     library = str(tools / "limiter" / "libvgpu.so")
-    needed = subprocess.run(["objdump", "-p", library], capture_output=True, text=True, check=True).stdout  # noqa: S603, S607
+    needed = subprocess.run(["objdump", "-p", library], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"NEEDED\s+(\S+)", needed) == ["libc.so.6"]
-    table = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout  # noqa: S603, S607
+    table = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout
     versions = {tuple(map(int, v.split("."))) for v in re.findall(r"\*UND\*.*GLIBC_([\d.]+)", table)}
     assert max(versions) <= (2, 17)
     exported = {line.split()[-1] for line in table.splitlines() if " g " in line and "*UND*" not in line}

@@ -1,6 +1,7 @@
 """Compile the limiter with the machine's C compiler alone: ``python compile.py FOLDER`` leaves libvgpu.so there.
 
-``--steps`` gives the test build whose protocol steps can be stopped at; ``--sanitize address`` (undefined, thread) an instrumented one.
+``--steps`` gives the test build whose protocol steps can be stopped at; ``--sanitize address``
+(undefined, thread) an instrumented one.
 CMake builds the same sources with the same flags (src/flags.txt).
 """
 

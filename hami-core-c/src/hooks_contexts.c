@@ -1,11 +1,31 @@
 /* Contexts: what they cost is reserved before they exist, and what lives in them is given up when they end. */
 #include "hooks.h"
 #include "holdings.h"
+#include "sampler.h"
 
 static uint64_t cost_of(struct process *p, int device)
 {
     uint64_t told = p->state.rules[device].context;
     return granules(told ? told : atomic_load_explicit(&p->state.extension->devices[device].context_bytes, memory_order_relaxed) % (UINT64_C(1) << 40));
+}
+
+/* Nobody told what a context costs: the first one shows it, by the card's own number; later ones are reserved before they are made.
+ * A neighbour that allocates in the same moment is counted in, so what is beyond all reason is not believed. */
+#define BELIEVED (UINT64_C(2) << 30)
+
+static bool cost_unknown(struct process *p, int device)
+{
+    return !p->state.rules[device].context && p->state.rules[device].memory != NO_LIMIT &&
+        !atomic_load_explicit(&p->state.extension->devices[device].context_bytes, memory_order_relaxed);
+}
+
+static uint64_t cost_seen(struct process *p, int device, uint64_t before)
+{
+    uint64_t after = before ? sampler_card_used(p, (unsigned)device) : 0, cost = after > before ? granules(after - before) : 0;
+    if (!cost || cost > BELIEVED || ledger_reserve(&p->state.ledger, (unsigned)device, CHARGE_CONTEXT, cost, NO_LIMIT) != VERDICT_DONE)
+        return 0;
+    atomic_store_explicit(&p->state.extension->devices[device].context_bytes, cost, memory_order_relaxed);
+    return cost;
 }
 
 /* ---- the primary context -------------------------------------------------------------------------------------------------- */
@@ -54,7 +74,10 @@ CUresult hook_cuDevicePrimaryCtxRetain(const struct driver *next, CUcontext *pct
     bool paid = primary_pay(p, next, at.device, &refused);
     if (refused)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t before = paid && cost_unknown(p, at.device) ? sampler_card_used(p, (unsigned)at.device) : 0;
     CUresult status = next->cuDevicePrimaryCtxRetain(pctx, dev);
+    if (status == CUDA_SUCCESS && before)
+        atomic_fetch_add(&p->state.primary_bytes[at.device], cost_seen(p, at.device, before));
     if (status == CUDA_SUCCESS && pctx)
         atomic_store(&p->state.primary[at.device], (uint64_t)(uintptr_t)*pctx);
     else if (status != CUDA_SUCCESS && paid)

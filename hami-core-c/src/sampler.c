@@ -191,3 +191,13 @@ void sampler_round(struct process *p, unsigned device, int64_t now, bool in_flig
         sample(p, device, now);
     }
 }
+
+uint64_t sampler_card_used(struct process *p, unsigned device)
+{
+    const struct nvml *n = management();
+    nvmlDevice_t handle;
+    nvmlMemory_t memory;
+    if (!n || !n->nvmlDeviceGetMemoryInfo || !handle_of(p, n, device, &handle) || n->nvmlDeviceGetMemoryInfo(handle, &memory) != NVML_SUCCESS)
+        return 0;
+    return memory.used;
+}

@@ -1,5 +1,6 @@
 """Real processes under the limiter, on the simulated driver; one container is one limits file with the library beside it."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -131,10 +132,8 @@ class Container:
                 program.kill()
             for stream in (program.process.stdin, program.process.stdout):
                 if stream:
-                    try:
+                    with contextlib.suppress(BrokenPipeError):
                         stream.close()
-                    except BrokenPipeError:
-                        pass
 
 
 @pytest.fixture(scope="session")

@@ -349,3 +349,17 @@ def test_management_library_shows_the_share(tenant: Container, node: Node) -> No
     )
     total, used = (1000 + CONTEXT_MIB) * MIB, (300 + CONTEXT_MIB) * MIB
     assert [int(n) for n in done.stdout.split()] == [total, used, total - used] * 2
+
+
+def test_what_a_context_costs_is_seen_where_nobody_told(node: Node, make_container: Callable[..., Container]) -> None:
+    tenant = make_container(node)
+    tenant.limits(f"{node.uuids()[0]} memory={2000 * MIB}")
+    one = tenant.run()
+    assert one.used() == CONTEXT_MIB
+    assert one("alloc 0 1300") == 0
+    other = tenant.spawn()
+    assert other("init") == 0
+    assert other("context 0") == OUT_OF_MEMORY  # reserved before it is made
+    assert one("leave 0") == 0
+    assert other("context 0") == 0
+    assert other.used() == CONTEXT_MIB

@@ -105,7 +105,8 @@ def test_a_local_plugin_finds_its_own_dependency(limited: Container, tmp_path: P
     dep = [f"-L{tmp_path}", "-Wl,--no-as-needed", "-ldep", f"-Wl,-rpath,{tmp_path}"]
     compile_c([tmp_path / "plug.c"], tmp_path / "plug.so", "-shared", "-fPIC", *dep)
     body = f"""
-    int main(void) {{ void *h = dlopen("{tmp_path}/plug.so", RTLD_NOW | RTLD_LOCAL); int (*ask)(void) = (int (*)(void))dlsym(h, "ask");
+    int main(void) {{ void *h = dlopen("{tmp_path}/plug.so", RTLD_NOW | RTLD_LOCAL);
+    int (*ask)(void) = (int (*)(void))dlsym(h, "ask");
     printf("%d", ask()); return 0; }}"""
     assert run(limited, program(tmp_path, tools, "plugins", body, "-ldl")) == "41"
 
@@ -114,7 +115,8 @@ def test_a_plugin_linked_with_the_driver_is_limited(limited: Container, tmp_path
     plug = (
         HEAD
         + """
-    extern CUresult cuInit(unsigned), cuDevicePrimaryCtxRetain(CUcontext *, int), cuCtxSetCurrent(CUcontext), cuMemAlloc_v2(CUdeviceptr *, size_t);
+    extern CUresult cuInit(unsigned), cuDevicePrimaryCtxRetain(CUcontext *, int), cuCtxSetCurrent(CUcontext);
+    extern CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
     static void *find(const char *n)
     {
         return !strcmp(n, "cuInit") ? (void *)cuInit : !strcmp(n, "cuMemAlloc_v2") ? (void *)cuMemAlloc_v2
@@ -125,7 +127,8 @@ def test_a_plugin_linked_with_the_driver_is_limited(limited: Container, tmp_path
     (tmp_path / "gpu.c").write_text(plug)
     compile_c([tmp_path / "gpu.c"], tmp_path / "gpu.so", "-shared", "-fPIC", f"-L{tools / 'sim'}", "-lcuda")
     body = f"""
-    int main(void) {{ void *h = dlopen("{tmp_path}/gpu.so", RTLD_NOW | RTLD_LOCAL); int (*ask)(void) = (int (*)(void))dlsym(h, "ask");
+    int main(void) {{ void *h = dlopen("{tmp_path}/gpu.so", RTLD_NOW | RTLD_LOCAL);
+    int (*ask)(void) = (int (*)(void))dlsym(h, "ask");
     printf("%d", ask()); return 0; }}"""
     assert run(limited, program(tmp_path, tools, "gpu-plugin", body, "-ldl")) == "2"
 
@@ -217,7 +220,11 @@ def test_a_driver_that_answers_with_inner_addresses_is_still_limited(
         #include <dlfcn.h>
         #include <string.h>
         static void *lib;
-        static void *inner(const char *n) {{ if (!lib) lib = dlopen("{tools}/sim/libcuda.so.1", RTLD_NOW | RTLD_LOCAL); return dlsym(lib, n); }}
+        static void *inner(const char *n) {{
+            if (!lib)
+                lib = dlopen("{tools}/sim/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+            return dlsym(lib, n);
+        }}
         {forwards}
         int cuGetProcAddress_v2(const char *s, void **p, int v, unsigned long f, int *st)
         {{ return ((int (*)(const char *, void **, int, unsigned long, int *))inner("cuGetProcAddress_v2"))(s, p, v, f, st); }}
@@ -238,7 +245,7 @@ def test_a_driver_that_answers_with_inner_addresses_is_still_limited(
     int main(void)
     {{
         void *h = dlopen("{shim}", RTLD_NOW);
-        ask = (CUresult (*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))dlsym(h, "cuGetProcAddress_v2");
+        *(void **)&ask = dlsym(h, "cuGetProcAddress_v2");
         printf("%d", too_much(find));
         return 0;
     }}"""

@@ -82,7 +82,8 @@ def test_our_prototypes_are_the_vendors(version: str, lists: tuple[str, ...], he
         if name not in names:
             continue
         body.append(
-            f'\n#undef {name}\n_Static_assert(__builtin_types_compatible_p(__typeof__(&{name}), {status}(*){parameters}), "{name}");'
+            f"\n#undef {name}\n_Static_assert(__builtin_types_compatible_p("
+            f'__typeof__(&{name}), {status}(*){parameters}), "{name}");'
         )
         checked += 1
     assert checked >= (100 if header == "cuda.h" else 7)

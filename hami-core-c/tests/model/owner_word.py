@@ -1,8 +1,8 @@
 """The ledger's protocol as a text that is run exhaustively: every interleaving of a few processes, killed at any step.
 
-The steps bear the names of ``src/steps.h``; ``src/ledger.c`` has the same names at the same places, where a test build can be stopped
-or killed. A process here has a slot; ``next`` says which step it takes next. The kernel knows who lives (the byte of the slot), and that
-is all anybody trusts.
+The steps bear the names of ``src/steps.h``; ``src/ledger.c`` has the same names at the same places, where a test
+build can be stopped or killed. A process here has a slot; ``next`` says which step it takes next. The kernel knows
+who lives (the byte of the slot), and that is all anybody trusts.
 
     python owner_word.py          run every scenario; status 1 when a law is broken
 """
@@ -44,7 +44,7 @@ class Scenario:
 
 
 def put(values: tuple, index: int, value: object) -> tuple:
-    return values[:index] + (value,) + values[index + 1 :]
+    return (*values[:index], value, *values[index + 1 :])
 
 
 def lives(state: State, scenario: Scenario, word: tuple[int, int]) -> bool:
@@ -165,13 +165,9 @@ def broken(state: State, scenario: Scenario, moves: bool) -> str | None:
         held = sum(state.slots[i] for i in range(len(state.slots)) if state.holder[i] >= 0)
         if at == "UNLOCK_REFUSED" and held + scenario.asks[me] <= LIMIT and held == sum(state.slots):
             return "refused although it fits"
-    if (
-        state.owner == FREE
-        and all(at in ("done", "dead") for at in state.next)
-        and any(at == "done" for at in state.next)
-    ):
-        if state.used != sum(state.slots):
-            return "the sum is not what the slots say"
+    ended = all(at in ("done", "dead") for at in state.next) and "done" in state.next
+    if ended and state.owner == FREE and state.used != sum(state.slots):
+        return "the sum is not what the slots say"
     return None
 
 

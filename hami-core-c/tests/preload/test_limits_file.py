@@ -90,13 +90,13 @@ def test_control_can_be_switched_off_only_where_the_file_allows_it(node: Node, m
 def test_limits_of_the_old_environment_are_held(node: Node, make_container: Make, tmp_path: Path) -> None:
     old = make_container(node)
     env = {
-        "CUDA_DEVICE_MEMORY_LIMIT_0": "1000m",
+        "CUDA_DEVICE_MEMORY_LIMIT_0": "2000m",
         "CUDA_DEVICE_MEMORY_LIMIT_1": "2g",
         "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(old.region),
     }
     one, two = old.run(**env), old.run(device=0, **env)
     assert one("alloc 0 600") == 0
-    assert two("alloc 0 500") == OUT_OF_MEMORY
+    assert two("alloc 0 600") == OUT_OF_MEMORY
     assert one("create 1 1500 1") == 0
     assert two("create 1 600 1") == OUT_OF_MEMORY
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PARTS = ("libcuda.so.1", "libnvidia-ml.so.1", "hami-sim", "hami-sim-client", "surface.json")
+PARTS = ("libcuda.so.1", "libnvidia-ml.so.1", "hami-sim", "hami-sim-client", "hami-sim-bench", "surface.json")
 
 
 class SimulatorHook(BuildHookInterface[Any]):

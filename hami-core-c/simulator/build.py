@@ -1,5 +1,5 @@
-"""Build the simulated driver: ``python build.py FOLDER`` leaves libcuda.so.1, libnvidia-ml.so.1, hami-sim, hami-sim-client and
-surface.json there.
+"""Build the simulated driver: ``python build.py FOLDER`` leaves libcuda.so.1, libnvidia-ml.so.1, hami-sim, hami-sim-client,
+hami-sim-bench and surface.json there.
 
 Variants, for tests of what programs do with other drivers: ``--api 12.9.79`` exports only what that version's header names,
 ``--omit NAME,...`` leaves names out, ``--no-symbolic`` lets a preloaded library capture the driver's own references.
@@ -79,6 +79,7 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
         work / "nvml_exports.c",
         HERE / "command.c",
         HERE / "client.c",
+        HERE / "bench.c",
     ]
     flags = [*FLAGS, *LENIENT, f"-I{include}", f"-I{HERE}", f"-I{work}", *extra]
     newest_header = max(one.stat().st_mtime for one in [*HERE.glob("*.h"), *work.glob("*.inc"), HERE / "build.py"])
@@ -108,7 +109,8 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
     link("libnvidia-ml", [*model, *nvml_sources, work / "nvml_exports.c"])
     shim(out, work, [one.name for one in driver if one.name not in omit], extra)
     _link(out / "hami-sim", extra, [objects[part] for part in [*model, HERE / "command.c"]])
-    _link(out / "hami-sim-client", [*extra, f"-L{out}"], [objects[HERE / "client.c"]], ["-lcuda"])
+    for program in ("client", "bench"):
+        _link(out / f"hami-sim-{program}", [*extra, f"-L{out}"], [objects[HERE / f"{program}.c"]], ["-lcuda"])
 
 
 JUMP = {

@@ -9,6 +9,7 @@ import orjson
 from hami_core_py.bench.generate import Size, as_list, generate
 from hami_core_py.bench.measure import BenchError, Load, measure_filter
 from hami_core_py.bench.shapes import shapes_of
+from hami_core_py.commands import bench_limiter
 from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, fail, load
 from hami_core_py.commands.sources import read_objects, read_pod
 from hami_core_py.errors import HamiError
@@ -103,3 +104,6 @@ def _family(name: str | None) -> Family:
     if name not in families:
         raise BenchError(f"--family: expected one of {', '.join(families) or 'none'}, got {name!r}")
     return families[name]
+
+
+command.add_command(bench_limiter.command)

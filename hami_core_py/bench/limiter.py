@@ -1,0 +1,161 @@
+"""What a limiter costs and how exactly it shares: programs on a simulated card, with and without it, asked in turns."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from hami_core_py.errors import HamiError
+
+ASKER, CLIENT = "hami-sim-bench", "hami-sim-client"
+QUESTIONS = {
+    "launch": ("launch",),
+    "alloc_free_ns": ("alloc",),
+    "alloc_free_20000_blocks_ns": ("hold 20000", "alloc", "hold 0"),
+    "memory_info_ns": ("info",),
+    "get_proc_address_ns": ("lookup",),
+}
+"""Name of a figure → what the program is asked; the one answer that is not 0 counts."""
+HELD = ("--memory", "8000Mi")
+LIMITED = ("--cores", "30")
+WARM_UP_SECONDS = 2.0
+Env = Mapping[str, str]
+
+
+class LimiterBenchError(HamiError):
+    """A program of the measurement failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One situation in which a share is measured, and by how many points it may be off."""
+
+    sms: int
+    kernel_us: int
+    processes: int
+    neighbour: str
+    limit: int
+    allowed: float
+
+
+CELLS = (
+    Cell(108, 500, 1, "none", 30, 1.5),
+    Cell(108, 500, 4, "none", 30, 1.5),
+    Cell(108, 500, 1, "saturating", 30, 1.5),
+    Cell(108, 5000, 1, "saturating", 50, 2.0),
+)
+
+
+def held(*options: str) -> list[str]:
+    """The words that have a program held to a share."""
+    return [sys.executable, "-m", "hami_core_py", "run", "--quiet", *options, "--"]
+
+
+class Asked:
+    """A program that answers a question a line with nanoseconds."""
+
+    def __init__(self, command: Sequence[str], env: Env) -> None:
+        self._process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def figure(self, questions: Sequence[str]) -> float:
+        """The largest answer to these questions. :raises LimiterBenchError: the program has ended."""
+        return max(self._ask(question) for question in questions)
+
+    def _ask(self, question: str) -> float:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(question + "\n")
+            stdin.flush()
+            answer = stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise LimiterBenchError(f"{ASKER} ended with {self._process.wait()} when it was asked {question!r}")
+        return float(answer)
+
+
+def costs(driver: Path, env: Env, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Medians of the bare driver and under the limiter, in nanoseconds, from programs that live side by side.
+
+    :param driver: folder of the simulated driver. :param env: of programs that use it.
+    """
+    asker = str(driver / ASKER)
+    seen: dict[tuple[str, str], list[float]] = {}
+    with ExitStack() as open_programs:
+        programs = {
+            "bare": open_programs.enter_context(Asked([asker], env)),
+            "unlimited": open_programs.enter_context(Asked([*held(*HELD), asker], env)),
+            "limited": open_programs.enter_context(Asked([*held(*HELD, *LIMITED), asker], env)),
+        }
+        for _ in range(rounds):
+            for name, questions in QUESTIONS.items():
+                for who, program in programs.items():
+                    if who != "limited" or name == "launch":
+                        seen.setdefault((who, name), []).append(program.figure(questions))
+    medians = {key: statistics.median(values) for key, values in seen.items()}
+    bare = {"launch_ns" if name == "launch" else name: medians["bare", name] for name in QUESTIONS}
+    ours = {name: medians["unlimited", name] for name in QUESTIONS if name != "launch"}
+    launches = {f"launch_{who}_ns": medians[who, "launch"] for who in ("unlimited", "limited")}
+    return bare, {**launches, **ours}
+
+
+def start_seconds(prefix: Sequence[str], env: Env, processes: int) -> float:
+    """How long so many programs take that start at once, make a context each and end."""
+    script = f"date +%s.%N; for _ in $(seq {processes}); do {CLIENT} info & done; wait; date +%s.%N"
+    done = subprocess.run([*prefix, "sh", "-c", script], env=env, capture_output=True, text=True, check=False)  # noqa: S603
+    lines = done.stdout.splitlines()
+    if done.returncode or len(lines) != processes + 2:
+        raise LimiterBenchError(f"{len(lines) - 2} of {processes} programs started: {done.stderr.strip()[-300:]}")
+    return float(lines[-1]) - float(lines[0])
+
+
+def share(cell: Cell, env: Env, tag: str, seconds: float, percent: Callable[[str, float], float]) -> dict[str, Any]:
+    """Measure one cell in real time.
+
+    :param tag: under which the simulator books it. :param percent: of a tag's time on the card, over some seconds from now.
+    """
+    work = f"{CLIENT} work {seconds + WARM_UP_SECONDS + 3:g} {cell.kernel_us} &"
+    script = f"{work * cell.processes} wait"
+    running = [_start([*held("--cores", str(cell.limit)), "sh", "-c", script], {**env, "HAMI_SIM_CONTAINER": tag})]
+    if cell.neighbour != "none":
+        others = {**env, "HAMI_SIM_CONTAINER": f"{tag}-neighbour"}
+        running.append(_start(["sh", "-c", f"{work} wait"], others))
+    try:
+        _await_busy(lambda: percent(tag, 0.2))
+        time.sleep(WARM_UP_SECONDS)
+        measured = percent(tag, seconds)
+    finally:
+        for one in running:
+            one.wait()
+    named = {name: getattr(cell, name) for name in cell.__slots__}
+    return {**named, "measured": round(measured, 2)}
+
+
+def _start(command: Sequence[str], env: Env) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)  # noqa: S603
+
+
+def _await_busy(percent: Callable[[], float]) -> None:
+    deadline = time.monotonic() + 30
+    while percent() <= 0:
+        if time.monotonic() > deadline:
+            raise LimiterBenchError("a program that should compute does not")
+
+
+def environment(variables: Env, driver: Path) -> dict[str, str]:
+    """This process's variables with those of the simulated driver, whose programs are found first."""
+    return {**os.environ, **variables, "PATH": os.pathsep.join((str(driver), os.environ.get("PATH", "")))}

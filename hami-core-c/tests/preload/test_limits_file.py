@@ -1,7 +1,9 @@
 """Where limits come from, and that neither an empty environment nor another path gets more."""
 
 import os
+import random
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,3 +158,19 @@ def test_programs_without_gpu_are_left_alone(tenant: Container) -> None:
     done = subprocess.run(["/bin/ls", "/"], env=tenant.environment(), capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert not tenant.region.exists()
+
+
+def test_whatever_is_written_into_the_region_its_programs_go_on(tenant: Container) -> None:
+    """A tenant may write its own region: it may cheat itself, but nothing crashes or hangs."""
+    dice = random.Random(1)
+    program = tenant.run()
+    size = tenant.region.stat().st_size
+    program.send("grind 2 20")
+    with tenant.region.open("r+b", buffering=0) as region:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            region.seek(dice.choice((dice.randrange(1600, 4000), dice.randrange(2008896, size - 8))))
+            region.write(dice.choice((bytes(8), b"\xff" * 8, dice.randbytes(8))))
+            time.sleep(0.001)
+    assert program.answer()[0] == 0
+    assert program.stop() == 0

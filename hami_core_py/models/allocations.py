@@ -105,6 +105,7 @@ class Allocation:
 
     :ivar directory: host directory made by the agent for this container; it is mounted into the container read-only at
         ``/etc/hami/<family>``. Its subdirectory ``shared``, which anybody may write, is there for a grant to mount.
+    :ivar limits: what the container's spec says under ``resources.limits``, amounts as text; empty where it is not known.
     :ivar host_directory: host directory with the installed ``BackendInfo.host_files`` of the family's backend.
     """
 
@@ -117,6 +118,7 @@ class Allocation:
     directory: str = ""
     host_directory: str = ""
     annotations: Mapping[str, str] = field(default_factory=no_facts)
+    limits: Mapping[str, str] = field(default_factory=no_facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

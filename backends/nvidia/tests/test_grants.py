@@ -109,6 +109,21 @@ def test_settings_of_the_node_are_in_the_limits_file(settings: Settings, line: s
     assert line in files["limits"].splitlines()
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"), [("0", "priority=0"), ("1", "priority=1"), ("99999999999", "priority=2147483647")]
+)
+def test_priority_that_the_container_asked_for_is_in_the_limits_file(asked: str, said: str):
+    held = allocation((A, share()), limits={"nvidia.com/priority": asked}, **LIMITED)
+    assert said in grant(held, Settings(), exists=everything).files["limits"].splitlines()
+
+
+def test_priority_that_is_more_than_a_number_is_not():
+    held = allocation((A, share()), limits={"nvidia.com/priority": "0\ndisable=1"}, **LIMITED)
+    text = grant(held, Settings(), exists=everything).files["limits"]
+    assert "priority" not in text
+    assert "disable" not in text
+
+
 def test_overcommitted_compute_is_no_more_than_the_whole_device():
     files = grant(allocation((A, share(core_units=150)), **LIMITED), Settings(), exists=everything).files
     assert "cores=100" in files["limits"]

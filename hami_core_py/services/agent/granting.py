@@ -89,6 +89,7 @@ class Granter:
             directory=str(self._holdings.directory(holding.name)),
             host_directory=str(host) if host else "",
             annotations=holding.annotations,
+            limits=holding.limits,
         )
 
     def active(self) -> list[Allocation]:

@@ -50,7 +50,7 @@ class Holding:
     :ivar ids: the kubelet's device ids. :ivar at: seconds since the Unix epoch.
     :ivar pod: ``None`` until the container's first start.
     :ivar shares: of the whole pod, all families, so that the pod's peak is known without the API server.
-    :ivar annotations: of the pod, as a backend saw them.
+    :ivar annotations: of the pod, as a backend saw them. :ivar limits: of the container's spec.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Holding:
     shares: tuple[HeldShare, ...] = ()
     at_ns: int = 0
     annotations: Mapping[str, str] = field(default_factory=no_facts)
+    limits: Mapping[str, str] = field(default_factory=no_facts)
 
 
 class Holdings:
@@ -157,6 +158,7 @@ def _render(holding: Holding) -> bytes:
             "shares": render_shares(shares),
             "at_ns": holding.at_ns,
             "annotations": dict(holding.annotations),
+            "limits": dict(holding.limits),
         },
         option=orjson.OPT_INDENT_2,
     )
@@ -182,4 +184,5 @@ def parse_holding(text: bytes, where: str) -> Holding:
         shares=shares,
         at_ns=int(values["at_ns"]),
         annotations=values["annotations"],
+        limits=values.get("limits") or {},
     )

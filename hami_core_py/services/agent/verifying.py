@@ -87,6 +87,7 @@ class Verifier:
             shares=held_shares(view, record),
             at_ns=record.at_ns,
             annotations=view.annotations,
+            limits=next((one.limits for one in view.containers if one.name == claim.container), {}),
         )
         return Verified(holding=verified, pairs=answer, pod=view)
 

@@ -37,6 +37,7 @@ def test_names_survive_a_restart(tmp_path):
         pod=PodRef(uid="u", namespace="n", name="p"),
         container="main",
         annotations={"a": "b"},
+        limits={"acme.example/priority": "1"},
     )
     first.keep(given)
     again = Holdings(tmp_path)

@@ -15,7 +15,7 @@ PLACE = "/usr/local/hami"
 VARIABLE = "HAMI_LIMITER_LIBRARY"
 """Path of a library to use instead of the bundled one."""
 MIB = 2**20
-MOST_PERCENT = 100
+MOST_PERCENT, MOST_PRIORITY = 100, 2**31 - 1
 
 
 def library() -> Path | None:
@@ -64,6 +64,9 @@ def limits(allocation: Allocation, settings: Settings, region: str) -> str:
     """
     policy = "disable" if settings.disable_core_limit else settings.gpu_core_policy or "default"
     lines = ["hami-limits 1", f"region={region}", f"policy={policy}"]
+    priority = allocation.limits.get(settings.resource_priority_name or "", "")
+    if priority.isascii() and priority.isdigit():
+        lines.append(f"priority={min(int(priority), MOST_PRIORITY)}")
     if settings.device_memory_scaling > 1:
         lines.append("oversubscribe=1")
     context = f" context={settings.context_memory * MIB}" if settings.context_memory else ""

@@ -106,6 +106,7 @@ class Binder:
         pod, node = asked.pod, placement.node
         ordered = frozenset(f for f in families_of(placement) if self._is_ordered(node, f))
         held: list[NodeLock] = []
+        began = self._clock()
         try:
             check_complete(asked.request, placement)
             # A pod that asks for nothing of ours is bound as anybody would bind it.
@@ -118,7 +119,7 @@ class Binder:
             pods.bind(self._client, pod.namespace, pod.name, pod.uid, node, written)
         except ApiError as problem:
             if problem.outcome_unknown and problem.call.endswith("/binding"):
-                return self._unknown(pod, node, tuple(held), problem)
+                return self._unknown(pod, node, tuple(held), problem, began)
             return self._undo(pod, node, held, problem)
         except (BadInputError, BackendError, HamiError) as problem:
             return self._undo(pod, node, held, problem)
@@ -128,14 +129,18 @@ class Binder:
         self._happened(pod, node)
         return ""
 
-    def _unknown(self, pod: PodView, node: str, held: tuple[NodeLock, ...], problem: ApiError) -> str:
-        """The Binding may have happened: find out now if possible, else keep everything for ``settle``."""
+    def _unknown(self, pod: PodView, node: str, held: tuple[NodeLock, ...], problem: ApiError, began: float) -> str:
+        """The Binding may have happened: find out now if there is time, else keep everything for ``settle``.
+
+        A call that ran out of its own time leaves none: another one would outlast kube-scheduler's patience with us.
+        """
         self._reservations.unknown(pod.uid)
         with self._guard:
             self._locked[pod.uid] = held
         # A server that answered has ended the call; only one that ran out of time may still store it.
         has_ended = isinstance(problem, ServerFailed) and problem.status not in (0, 504)
-        outcome = self._look(pod, node, float("inf") if has_ended else 0.0)
+        has_time = self._clock() - began < self._client.timeout_seconds / 2
+        outcome = self._look(pod, node, float("inf") if has_ended else 0.0) if has_time else None
         if outcome is True:
             return ""
         if outcome is False:

@@ -1,6 +1,8 @@
 """Which directory of the node agent belongs to which container, as its records say; for those who only look."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from hami_core_py.errors import BadInputError
@@ -10,6 +12,14 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]
 """Pod UID, container and family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A container's directory, and the limits of its spec."""
+
+    directory: str
+    limits: Mapping[str, str]
 
 
 class Directories:
@@ -22,8 +32,8 @@ class Directories:
         self._holdings = Holdings(state_dir)
         self._read: dict[Path, tuple[int, Holding | None]] = {}
 
-    def by_container(self) -> dict[Key, str]:
-        """Directory of each container; of two records for one container the later one counts."""
+    def by_container(self) -> dict[Key, Known]:
+        """What is known of each container; of two records for one container the later one counts."""
         read = {}
         try:
             paths = sorted(self._holdings.records.glob("*.json"))
@@ -44,7 +54,9 @@ class Directories:
             key = (holding.pod.uid, holding.container, holding.family)
             if key not in found or found[key].at < holding.at:
                 found[key] = holding
-        return {key: str(self._holdings.directory(holding.name)) for key, holding in found.items()}
+        return {
+            key: Known(str(self._holdings.directory(holding.name)), holding.limits) for key, holding in found.items()
+        }
 
     def _parse(self, path: Path) -> Holding | None:
         try:

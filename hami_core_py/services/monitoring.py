@@ -23,7 +23,7 @@ from hami_core_py.hooks.manager import LoadedBackend
 from hami_core_py.models.allocations import Allocation
 from hami_core_py.models.samples import Sample
 from hami_core_py.models.views import node_view
-from hami_core_py.services.directories import Directories
+from hami_core_py.services.directories import Directories, Known
 from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Holding, Ledger
@@ -166,6 +166,7 @@ class Monitor:
             holdings = self._holdings()
         with self._directories_lock:
             places = self._directories.by_container() if self._directories else {}
+        unknown = Known("", {})
         found = []
         for holding in holdings:
             pairs: dict[tuple[str, str], list[Any]] = {}
@@ -181,7 +182,8 @@ class Monitor:
                     pod=holding.name,
                     container=container,
                     pairs=tuple(held),
-                    directory=places.get((holding.uid, container, family), ""),
+                    directory=places.get((holding.uid, container, family), unknown).directory,
+                    limits=places.get((holding.uid, container, family), unknown).limits,
                 )
                 for (container, family), held in pairs.items()
             ]

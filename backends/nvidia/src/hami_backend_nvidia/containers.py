@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hami_backend_nvidia.feedback import Contender, arbitrate, read_marks, write_orders
 from hami_backend_nvidia.grants import REGION
 from hami_backend_nvidia.processes import Place, places
 from hami_backend_nvidia.region import Region, RegionError, Use, read_region
@@ -21,6 +22,7 @@ PATIENCE_SECONDS = 30.0
 """How long a process may be on a device without the limiter's knowledge: it may just have been started."""
 SLACK_BYTES = 64 * MIB
 """What the driver keeps beside a container's blocks and contexts; more than that over the limit counts as over."""
+DEFAULT_PRIORITY = 1
 ESCAPED = (
     "container {container!r} has processes on {device} that its limits do not reach; a program that is linked statically, "
     "or against another C library than glibc, does not load the limiter"
@@ -110,6 +112,26 @@ def collect(
         own = [one for one in running if allocation.directory and _directory(where, one) == allocation.directory]
         found += list(_container(allocation, region, own, where, ages, time.time()))
     return (*found, *_foreign(running, where))
+
+
+def give_feedback(allocations: Sequence[Allocation], priority_name: str | None) -> None:
+    """One round of arbitration between the containers of this node, by the priorities that their specs ask for."""
+    contenders, paths = {}, {}
+    for allocation in allocations:
+        path = Path(allocation.directory, "shared", Path(REGION).name)
+        marks = read_marks(path) if allocation.directory else None
+        if marks is None:
+            continue
+        asked = allocation.limits.get(priority_name or "", "")
+        rank = int(asked) if asked.isascii() and asked.isdigit() else DEFAULT_PRIORITY
+        devices = frozenset(str(device.id) for device, _ in allocation.pairs)
+        contenders[allocation.directory] = Contender(devices, rank, *marks)
+        paths[allocation.directory] = path
+    for name, orders in arbitrate(contenders).items():
+        try:
+            write_orders(paths[name], contenders[name], orders)
+        except OSError as problem:
+            log.warning("region not told", extra={"path": str(paths[name]), "problem": problem.strerror})
 
 
 def _directory(where: Mapping[int, Place], one: OnDevice) -> str | None:

@@ -50,6 +50,8 @@ def collect(allocations: Sequence[Allocation], settings: Settings) -> tuple[Samp
     """
     answer = child.ask("use", settings.probe_timeout_seconds)
     told = answer["devices"] if answer else ()
+    if settings.priority_feedback:
+        containers.give_feedback(allocations, settings.resource_priority_name)
     return (*metrics.samples(told), *containers.collect(allocations, containers.on_devices(told), _watch))
 
 

@@ -98,6 +98,9 @@ class Settings(BackendSettings):
     """Verbosity of the limiter: 0 errors, 1 warnings, 3 information, 4 debugging; empty: its own default."""
     require_limiter: bool = False
     """Whether a container is refused where the limiter library is not installed, instead of started without limits."""
+    priority_feedback: bool = False
+    """Whether the monitor pauses containers that share a device with more important active ones, and lifts compute limits
+    where nobody competes. It must be able to write the node agent's state directory."""
     context_memory: int = Field(default=0, ge=0, le=MAX_AMOUNT)
     """MiB set aside for each context of a process; 0: the limiter goes by what contexts were seen to take."""
     enable_numa_topology: bool = False

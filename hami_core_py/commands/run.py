@@ -164,7 +164,9 @@ def _become(local: Local, layers: str, path: str, arguments: Sequence[str], repo
         try:
             namespaces.enter()
         except OSError as problem:
-            raise OSError(0, f"{problem.strerror}; run it as root, or let users make namespaces of their own") from problem
+            raise OSError(
+                0, f"{problem.strerror}; run it as root, or let users make namespaces of their own"
+            ) from problem
         binds = [(mount.host_path, mount.container_path, mount.read_only) for mount in local.mounts]
         hidden = namespaces.show(binds, layers)
         if hidden:

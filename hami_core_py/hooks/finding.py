@@ -28,6 +28,10 @@ class Found:
     plugin: object
 
 
+BLOCKED, NOT_ENABLED = "blocked", "not enabled"
+"""Why a plugin is left out by the operator's wish; every other reason is a defect."""
+
+
 def find(
     enabled: Collection[str] | None, blocked: Collection[str], import_seconds: float = IMPORT_SECONDS
 ) -> tuple[list[Found], dict[str, str]]:
@@ -42,7 +46,7 @@ def find(
     left_out = {}
     for point in points:
         if point.name in blocked or (enabled is not None and point.name not in enabled):
-            left_out[point.name] = "blocked" if point.name in blocked else "not enabled"
+            left_out[point.name] = BLOCKED if point.name in blocked else NOT_ENABLED
         else:
             wanted.append(point)
     _refuse_double_names(wanted)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from hami_core_py.errors import BackendError, BadInputError, SettingsError
 from hami_core_py.hooks import specs
 from hami_core_py.hooks.base import BackendSettings
-from hami_core_py.hooks.finding import IMPORT_SECONDS, Found, find
+from hami_core_py.hooks.finding import BLOCKED, IMPORT_SECONDS, NOT_ENABLED, Found, find
 from hami_core_py.models.backends import BackendInfo
 from hami_core_py.models.families import Family
 
@@ -51,6 +51,11 @@ class Backends:
     manager: pluggy.PluginManager
     loaded: tuple[LoadedBackend, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Those that should be here and are not: name → why."""
+        return {name: why for name, why in self.left_out.items() if why not in (BLOCKED, NOT_ENABLED)}
 
     @property
     def families(self) -> dict[str, Family]:

@@ -33,17 +33,25 @@ def chart(fake_plane: ControlPlane) -> Iterator[Chart]:
     Pods(fake_plane.client, NAMESPACE).clear()
 
 
-@pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS.keys())
-def test_manifests_are_accepted_by_the_api_server(chart: Chart, flags: tuple[str, ...]) -> None:
-    plane = chart.plane
-    for namespace in (NAMESPACE, NODES):
-        if plane.tool("kubectl", "get", "namespace", namespace).returncode:
-            plane.kubectl("create", "namespace", namespace)
-    told = plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=chart.manifests(*flags))
-    assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/hami-webhook" in told
-    for namespace in (NAMESPACE, NODES):
-        plane.kubectl("delete", "namespace", namespace)
-        eventually("no namespace", lambda n=namespace: plane.tool("kubectl", "get", "namespace", n).returncode)  # type: ignore[misc]
+@pytest.fixture(scope="class")
+def namespaces(fake_plane: ControlPlane) -> Iterator[None]:
+    """The release's namespaces, which a dry run does not create."""
+    for name in (NAMESPACE, NODES):
+        fake_plane.kubectl("create", "namespace", name)
+    yield
+    for name in (NAMESPACE, NODES):
+        fake_plane.kubectl("delete", "namespace", name, "--wait")
+
+
+@pytest.mark.usefixtures("namespaces")
+class TestManifests:
+    """What helm renders."""
+
+    @pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS.keys())
+    def test_api_server_accepts_them(self, fake_plane: ControlPlane, flags: tuple[str, ...]) -> None:
+        manifests = Chart(fake_plane).manifests(*flags)
+        told = fake_plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifests)
+        assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/hami-webhook" in told
 
 
 def everything(plane: ControlPlane) -> set[str]:

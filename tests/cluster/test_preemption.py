@@ -63,8 +63,8 @@ def test_refused_pod_evicts_nobody_when_no_card_would_ever_hold_it(hami: Hami, p
     low = five_nodes(hami, pods, gpu(1, 8000, cpu="3"))
     # Short of cpu, so that kube-scheduler looks for victims; and of a kind of card that is nowhere.
     wants = {"nvidia.com/use-gputype": "H100"}
-    pods.create(pod("important", gpu(1, 8000, cpu="3"), priorityClassName="high", annotations=wants))
     before = attempts(hami)
+    pods.create(pod("important", gpu(1, 8000, cpu="3"), priorityClassName="high", annotations=wants))
     pods.refused("important", "0/5 nodes are available")
     eventually("a preemption tried", lambda: attempts(hami) > before)
     pods.refused("important", "0/5 nodes are available")

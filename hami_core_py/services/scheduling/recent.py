@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any
 
 from hami_core_py.decisions.requests import read_pod_request
+from hami_core_py.errors import BackendError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.requests import PodRequest, Policies
 from hami_core_py.models.views import PodView, pod_view
@@ -50,9 +51,12 @@ class Recent:
         if known is not None and version and known.version == version:
             return known
         view = pod_view(pod)
+        request = read_pod_request(view, self._ask, self._defaults)
+        if not request.families:
+            self._check_complete()
         asked = Asked(
             pod=view,
-            request=read_pod_request(view, self._ask, self._defaults),
+            request=request,
             version=version,
             condition=scheduled_condition((pod.get("status") or {}).get("conditions") or ()),
             has_claims=any("persistentVolumeClaim" in v or "ephemeral" in v for v in spec.get("volumes") or ()),
@@ -64,6 +68,15 @@ class Recent:
                 while len(self._asked) > REMEMBERED:
                     self._asked.popitem(last=False)
         return asked
+
+    def _check_complete(self) -> None:
+        """kube-scheduler shows us pods that ask for a device. One that seems to ask for none asks a backend we lack, and
+        would be bound without a record.
+
+        :raises BackendError: a backend did not load.
+        """
+        for name, why in self._ask.backends.broken.items():
+            raise BackendError(name, "", f"did not load, so that its pods cannot be told from others: {why}")
 
     def get(self, uid: str) -> Asked | None:
         """A pod that was read recently."""

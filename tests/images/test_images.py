@@ -13,7 +13,7 @@ import pytest
 
 from images import build, debian, oci
 from tests.cluster.daemons import eventually
-from tests.cluster.releases import cache as cluster_cache
+from tests.cluster.releases import Release
 from tests.images.conftest import Unpacked
 
 EPOCH = 1_790_000_000
@@ -145,21 +145,22 @@ def test_containerfile_makes_what_the_build_makes(name: str) -> None:
 
 
 def test_containerd_imports_it(archive: Path, tmp_path: Path) -> None:
-    programs = cluster_cache() / "bin"
-    if os.getuid() or not (programs / "ctr").exists() or not (programs / "containerd").exists():
-        pytest.skip("needs root and containerd, as `python -m tests.cluster.build containerd` makes it")
+    if os.getuid():
+        pytest.skip("containerd needs root")
+    try:
+        containerd, ctr = (Release.chosen().program(name) for name in ("containerd", "ctr"))
+    except FileNotFoundError as problem:
+        pytest.skip(str(problem))
     config = tmp_path / "config.toml"
     disabled = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"]
     config.write_text(
         f"version = 3\nroot = '{tmp_path}/root'\nstate = '{tmp_path}/state'\ndisabled_plugins = {disabled}\n"
     )
     address = Path(f"/tmp/hi{os.getpid()}.sock")
-    daemon = subprocess.Popen(
-        [programs / "containerd", "--config", config, "--address", address], stderr=subprocess.DEVNULL
-    )
+    daemon = subprocess.Popen([containerd, "--config", config, "--address", address], stderr=subprocess.DEVNULL)
     try:
         eventually("a listening containerd", address.exists, seconds=30)
-        command = [str(programs / "ctr"), "--address", str(address), "images"]
+        command = [str(ctr), "--address", str(address), "images"]
         told = subprocess.run(
             [*command, "import", "--local", "--no-unpack", str(archive)], capture_output=True, text=True
         )

@@ -56,9 +56,10 @@ def values(image: Unpacked, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rendered(values: Path) -> Mapping[tuple[str, str], Any]:
     """Manifests of the chart with this backend alone, by kind and name."""
     release = Release.chosen()
-    helm = release.bin / "helm"
-    if not helm.exists():
-        pytest.skip("needs helm, as `python -m tests.cluster.build helm` makes it")
+    try:
+        helm = release.program("helm")
+    except FileNotFoundError as problem:
+        pytest.skip(str(problem))
     command = [str(helm), "template", "hami", str(CHART), "--namespace", "hami-system", "-f", str(values)]
     command += ["--kube-version", release.kubernetes]
     command += ["--set", "backends.enabled={quasar}"]

@@ -1,8 +1,12 @@
 """Pods: reading them, binding them, and writing their annotations."""
 
+import time
 from collections.abc import Mapping
 
 from hami_core_py.cluster.client import Client, JsonObject, join_path
+
+NOMINATED = "hami.io/nominated-node"
+"""Pod annotation: the node that was named last, and when (nanoseconds since the Unix epoch). Nobody reads it."""
 
 PODS = "/api/v1/pods"
 """All pods of the cluster."""
@@ -47,9 +51,12 @@ def bind(client: Client, namespace: str, name: str, uid: str, node: str, annotat
 def nominate(client: Client, namespace: str, name: str, uid: str, node: str) -> None:
     """Name the node that kube-scheduler tries first for a pod; it wakes a pod that waits.
 
+    Older kube-schedulers sleep through a change of status alone; a changed annotation, in the same write, wakes them all.
+
     :param uid: precondition. :raises ApiError: see ``Client``.
     """
-    body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
+    metadata = {"uid": uid, "annotations": {NOMINATED: f"{node},{time.time_ns()}"}}
+    body = {"metadata": metadata, "status": {"nominatedNodeName": node}}
     client.patch(f"{pod_path(namespace, name)}/status", body)
 
 

@@ -1,6 +1,7 @@
 """A cluster so large that kube-scheduler shows only a sample of its nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,18 @@ def crowd(hami: Hami) -> Iterator[Pods]:
     hami.plane.start_scheduler(hami.scheduler_config(percentage=10))
     add_nodes(client, hami.family, NODES - 1, devices=2)
     add_node(client, "the-one", hami.family, devices_of(hami.family, "the-one", 1, memory_mib=20000, slots=20))
+    # Each change of a node wakes a refused pod, which then finds the one by trying often enough.
+    eventually(
+        "nodes that nobody changes any more", lambda: all(map(is_annotated, client.list("/api/v1/nodes")[0])), every=1
+    )
     yield Pods(client)
     Pods(client).clear()
     remove_nodes(client)
+
+
+def is_annotated(node: Mapping[str, Any]) -> bool:
+    """Whether the controller manager has written what it writes to new nodes."""
+    return "node.alpha.kubernetes.io/ttl" in (node["metadata"].get("annotations") or {})
 
 
 def test_pod_that_fits_one_node_of_a_thousand_is_nominated_there(crowd: Pods, hami: Hami) -> None:

@@ -1,5 +1,5 @@
-"""Nominations: kube-scheduler shows an extender a sample of a large cluster; a pod that its whole sample refused is sent to a
-node outside it that would hold the pod.
+"""Nominations: a pod that every node shown to us refused is sent to a node that would hold it all the same: one outside the
+sample that kube-scheduler shows of a large cluster, or one whose room we heard of only after kube-scheduler had tried.
 
 Setting ``status.nominatedNodeName`` wakes the refused pod, and that node is tried first. It is a hint: nothing is counted for
 it, kube-scheduler's own rules still apply there, and it takes the field back when they refuse the node.
@@ -82,7 +82,7 @@ class Nominator:
         with self._changed:
             tried = self._tried.get(uid)
             is_soon = tried is not None and self._clock() < tried.not_before
-            if is_soon or uid in self._uids or len(sample) >= self._engine.inventory.size():
+            if is_soon or uid in self._uids:
                 return
             self._number += 1
             self._uids.add(uid)
@@ -123,8 +123,13 @@ class Nominator:
     def _nominate(self, asked: Asked, sample: frozenset[str]) -> None:
         pod = asked.pod
         tried = self._tried.get(pod.uid) or _Tried()
-        outside = [name for name in self._engine.inventory.names() if name not in sample and name not in tried.nodes]
-        fitting = self._engine.evaluate(pod, asked.request, outside, shortlist=1).fitting
+        # Those outside the sample first. One inside may fit by now: both of us hear of a pod's end, in either order, and
+        # what kube-scheduler tried too early it would not try again for minutes.
+        names = [name for name in self._engine.inventory.names() if name not in tried.nodes]
+        fitting = (
+            self._engine.evaluate(pod, asked.request, [n for n in names if n not in sample], shortlist=1).fitting
+            or self._engine.evaluate(pod, asked.request, [n for n in names if n in sample], shortlist=1).fitting
+        )
         if not fitting:
             # A refused pod may be tried many times a second. What kube-scheduler refused once, it may take later.
             self._remember(pod.uid, _Tried(not_before=self._clock() + PAUSE_SECONDS))

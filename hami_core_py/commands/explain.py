@@ -16,11 +16,11 @@ from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, Loaded, load
 from hami_core_py.commands.sources import (
     FILE,
     admission_rules,
-    default_policies,
     read_cluster,
     read_objects,
     read_pod,
     say_bad_input,
+    snapshot_of,
 )
 from hami_core_py.decisions.admission import PodWrite, admit
 from hami_core_py.decisions.explain import NodeExplanation
@@ -31,7 +31,7 @@ from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Refusal
 from hami_core_py.models.families import Family
 from hami_core_py.models.views import pod_view
-from hami_core_py.services.snapshot import Explanation, JsonObject, Snapshot
+from hami_core_py.services.snapshot import Explanation, JsonObject
 
 SHOWN_NODES = 20
 """Refused nodes that the text for people shows device by device; programs get all."""
@@ -84,14 +84,7 @@ def command(
 def _explain(loaded: Loaded, name: str, client: Client | None, nodes: Path | None, pods: Path | None) -> Explanation:
     found_pod = read_pod(name, client)
     found_nodes, found_pods = read_cluster(client, nodes, pods)
-    snapshot = Snapshot(
-        found_nodes,
-        found_pods,
-        loaded.ask,
-        policies=default_policies(loaded.settings.placement),
-        trust_v210=loaded.settings.wire.trust,
-        needs_allocatable=loaded.settings.nodes.liveness == "allocatable",
-    )
+    snapshot = snapshot_of(found_nodes, found_pods, loaded.ask, loaded.settings)
     return snapshot.explain(pod_view(_admitted(found_pod, loaded)))
 
 

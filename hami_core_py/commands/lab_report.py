@@ -8,12 +8,12 @@ from rich.text import Text
 from hami_core_py.cluster.client import Client
 from hami_core_py.commands.common import Loaded
 from hami_core_py.commands.explain import refusal_text
-from hami_core_py.commands.sources import default_policies
+from hami_core_py.commands.sources import snapshot_of
 from hami_core_py.errors import HamiError
 from hami_core_py.lab.play import Outcome, shares_of
 from hami_core_py.lab.report import print_outcome
 from hami_core_py.models.views import pod_view
-from hami_core_py.services.snapshot import Explanation, JsonObject, Snapshot
+from hami_core_py.services.snapshot import Explanation, JsonObject
 
 
 class Reporter:
@@ -44,8 +44,7 @@ class Reporter:
     def _explain(self, pod: JsonObject) -> Explanation:
         nodes, _ = self._client.list("/api/v1/nodes")
         pods, _ = self._client.list("/api/v1/pods")
-        policies = default_policies(self._loaded.settings.placement)
-        return Snapshot(nodes, pods, self._loaded.ask, policies=policies).explain(pod_view(pod))
+        return snapshot_of(nodes, pods, self._loaded.ask, self._loaded.settings).explain(pod_view(pod))
 
 
 def why(explanation: Explanation, node: str) -> Iterator[str]:

@@ -13,9 +13,10 @@ from hami_core_py.cluster.errors import NotFound
 from hami_core_py.codecs.policies import parse_chain
 from hami_core_py.decisions.admission import Rules
 from hami_core_py.errors import BadInputError
+from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.requests import Policies
 from hami_core_py.models.views import PodView, node_view, pod_view
-from hami_core_py.services.snapshot import JsonObject, items_of
+from hami_core_py.services.snapshot import JsonObject, Snapshot, items_of
 from hami_core_py.settings import PlacementSettings, Settings
 
 FILE = click.Path(path_type=Path)
@@ -82,6 +83,18 @@ def read_cluster(
     if client is None:
         raise BadInputError("--nodes", "a file of nodes, or a cluster", "neither", "give --nodes or --kubeconfig")
     return client.list("/api/v1/nodes")[0], read_objects(pods, "Pod") if pods else client.list("/api/v1/pods")[0]
+
+
+def snapshot_of(nodes: Sequence[JsonObject], pods: Sequence[JsonObject], ask: Ask, settings: Settings) -> Snapshot:
+    """The cluster that these objects make up, judged as the running scheduler would under the same settings."""
+    return Snapshot(
+        nodes,
+        pods,
+        ask,
+        policies=default_policies(settings.placement),
+        trust_v210=settings.wire.trust,
+        needs_allocatable=settings.nodes.liveness == "allocatable",
+    )
 
 
 def default_policies(placement: PlacementSettings) -> Policies:

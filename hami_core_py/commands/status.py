@@ -11,7 +11,7 @@ from rich.table import Table
 from hami_core_py.cluster.client import Client
 from hami_core_py.cluster.errors import ApiError
 from hami_core_py.commands.common import EXIT_BAD_INPUT, load
-from hami_core_py.commands.sources import FILE, default_policies, read_cluster, say_bad_input
+from hami_core_py.commands.sources import FILE, read_cluster, say_bad_input, snapshot_of
 from hami_core_py.errors import HamiError
 from hami_core_py.models.devices import Health
 from hami_core_py.services.snapshot import Snapshot
@@ -29,13 +29,7 @@ def command(nodes: Path | None, pods: Path | None, config: Path | None, kubeconf
         loaded = load(config)
         client = Client.from_kubeconfig(kubeconfig, timeout_seconds=30.0) if kubeconfig and nodes is None else None
         found_nodes, found_pods = read_cluster(client, nodes, pods)
-        snapshot = Snapshot(
-            found_nodes,
-            found_pods,
-            loaded.ask,
-            policies=default_policies(loaded.settings.placement),
-            trust_v210=loaded.settings.wire.trust,
-        )
+        snapshot = snapshot_of(found_nodes, found_pods, loaded.ask, loaded.settings)
     except (HamiError, ApiError) as problem:
         say_bad_input(problem, output, "hami status")
         raise SystemExit(EXIT_BAD_INPUT) from problem

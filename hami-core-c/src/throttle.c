@@ -10,7 +10,8 @@ enum { CLEAN, WALL };
 #define SETTLED 8                   /* so many stretched batches in a row, and none clean: the kind itself has changed */
 #define TURN 2000000
 #define CELL 50000
-#define CELLS 48
+#define CELLS 32                    /* in one word of the strip, below the number of the strip's turn */
+#define LATE 8                      /* so many turns behind, about two seconds, nobody comes; further off lies another start of the machine */
 #define SILENCE 2500000000          /* without samples for so long, NVML counts as silent */
 #define WINDOW 1000000000
 #define MOST_CLEAN 100000000000.0
@@ -191,17 +192,19 @@ static int64_t colour(struct hami_device *d, int64_t start, int64_t end)
         a = b - CELLS * (HAMI_STRIP - 2);
     while (a < b) {
         int64_t word = a / CELLS, bit = a % CELLS, n = b - a < CELLS - bit ? b - a : CELLS - bit;
-        uint64_t mask = ((UINT64_C(1) << n) - 1) << bit, epoch = (uint64_t)(word / HAMI_STRIP & 0xffff) << CELLS;
+        uint64_t mask = ((UINT64_C(1) << n) - 1) << bit;
+        uint32_t turn = (uint32_t)(word / HAMI_STRIP);
         _Atomic uint64_t *at = &d->strip[word % HAMI_STRIP];
-        uint64_t old = atomic_load_explicit(at, memory_order_relaxed), next;
-        bool newer;
+        uint64_t old = atomic_load_explicit(at, memory_order_relaxed), had;
+        bool late;
         do {
-            bool same = old >> CELLS == epoch >> CELLS;
-            newer = same || (((epoch >> CELLS) - (old >> CELLS)) & 0xffff) < 0x8000;
-            next = same ? old | mask : epoch | mask;
-        } while (newer && !atomic_compare_exchange_weak_explicit(at, &old, next, memory_order_relaxed, memory_order_relaxed));
-        if (newer)                  /* time older than the strip was paid by somebody */
-            fresh += __builtin_popcountll(old >> CELLS == epoch >> CELLS ? mask & ~old : mask);
+            uint32_t ahead = (uint32_t)(old >> CELLS) - turn;
+            late = ahead > 0 && ahead <= LATE;
+            had = ahead == 0 ? old & UINT32_MAX : 0;
+        } while (!late && !atomic_compare_exchange_weak_explicit(at, &old, (uint64_t)turn << CELLS | had | mask, memory_order_relaxed,
+                                                                  memory_order_relaxed));
+        if (!late)                  /* time older than the strip was paid by somebody */
+            fresh += __builtin_popcountll(mask & ~had);
         a += n;
     }
     return fresh * CELL;

@@ -93,7 +93,7 @@ static_assert(sizeof(struct hami_region) == HAMI_LAYOUT_BYTES, "region");
 #define HAMI_EXTENSION_MAGIC UINT64_C(0x31747865696d6168)   /* "hamiext1" */
 #define HAMI_EXTENSION_VERSION 1u
 #define HAMI_BOOKS 64
-#define HAMI_STRIP 128
+#define HAMI_STRIP 192
 #define HAMI_KINDS 512
 #define HAMI_SHARES 256
 

@@ -97,6 +97,12 @@ def _is_written_whole(text: str, where: str) -> bool:
     return not fraction and not (match["exponent"] or "").startswith("-")
 
 
+def is_extended(resource: str) -> bool:
+    """Whether a resource is one of a device plugin: whole numbers that cannot be overcommitted."""
+    domain, slash, _ = resource.rpartition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
 def _hint(text: str, number: Decimal, where: str, highest: int, unit_mib: int) -> str:
     """What to write instead, where that can be known."""
     if number < 0:

@@ -33,10 +33,14 @@ MOST_LOGGED_CAUSES = 1000
 
 
 class Ask:
-    """Questions to the plugins of one process."""
+    """Questions to the plugins of one process.
+
+    :ivar missing: backends that should be here and did not load: name → why.
+    """
 
     def __init__(self, backends: Backends) -> None:
         self.backends = backends
+        self.missing: Mapping[str, str] = backends.broken
         self.families: Mapping[str, Family] = backends.families
         self.resources: Mapping[str, Family] = {r: f for f in self.families.values() for r in f.resources.names()}
         self.errors: Counter[str] = Counter()

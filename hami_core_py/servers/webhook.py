@@ -54,7 +54,7 @@ def create_app(service: AdmissionService, registry: CollectorRegistry) -> FastAP
 
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.add_route("/webhook", webhook, methods=["POST"])
-    app.include_router(operations(lambda: None, registry))
+    app.include_router(operations(service.missing, registry))
     app.add_exception_handler(HTTPException, _plain_error)
     return app
 

@@ -44,6 +44,10 @@ class AdmissionService:
         self.rules = rules
         self.max_body_bytes = max_body_bytes
 
+    def missing(self) -> str | None:
+        """What keeps this process from judging all pods; ``None``: nothing."""
+        return "; ".join(f"backend {name!r} did not load: {why}" for name, why in self.ask.missing.items()) or None
+
     def review(self, body: bytes, content_type: str) -> Answer:
         """Answer the body of a request; never raises."""
         if not body:

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hami_core_py.cli import main
+from hami_core_py.hooks.ask import Ask
 from hami_core_py.lab.apiserver import ApiServer
 from hami_core_py.lab.apiserver.kubeconfig import write_kubeconfig
 from hami_core_py.lab.certificates import ServerCertificate, issue_certificate
@@ -29,7 +30,8 @@ from hami_core_py.servers.http import HttpServer, Listen
 from hami_core_py.servers.webhook import create_app
 from hami_core_py.services.admission import AdmissionService
 from hami_core_py.testing.builders import COUNT, FAMILY, MEMORY
-from tests.unit.admission.acme import RULES, ask_of, container, pod
+from hami_core_py.testing.plugins import make_plugin
+from tests.unit.admission.acme import RULES, acme, ask_of, container, pod
 
 MAX_BODY_BYTES = 64 * 1024
 
@@ -37,10 +39,10 @@ MAX_BODY_BYTES = 64 * 1024
 class Webhook:
     """A running webhook and a client that trusts its authority alone."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, ask: Ask | None = None) -> None:
         self.directory = directory
         self.issued = issue_certificate(directory)
-        self.service = AdmissionService(ask_of(), RULES, max_body_bytes=MAX_BODY_BYTES)
+        self.service = AdmissionService(ask or ask_of(), RULES, max_body_bytes=MAX_BODY_BYTES)
         listen = Listen(certificate=self.issued.certificate, key=self.issued.key)
         self.server = HttpServer(create_app(self.service, CollectorRegistry()), listen, name="webhook").start()
         self.client = client_of(self.issued, self.server.url)
@@ -262,6 +264,19 @@ def url_of(process: subprocess.Popen[str]) -> str:
         if fields["message"] == "listening":
             return str(fields["url"])
     raise AssertionError("the process ended without listening")
+
+
+def test_webhook_without_one_of_its_backends_is_unready_and_says_why(tmp_path: Path) -> None:
+    running = Webhook(tmp_path, ask_of(acme(), make_plugin("other", api=99)))
+    try:
+        answer = running.client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.text.startswith("backend 'other' did not load: ")
+        assert running.client.get("/healthz").status_code == 200
+        assert not running.post(review(pod(container(other=1))))["allowed"]
+    finally:
+        running.client.close()
+        running.server.stop()
 
 
 def test_process_serves_tls_and_ends_cleanly_on_sigterm(tmp_path: Path, configured: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from hami_core_py.codecs.quantities import is_extended
 from hami_core_py.lab.apiserver.meta import LABEL_MESSAGE, is_dns_label, is_subdomain
 from hami_core_py.lab.apiserver.pod_defaults import CONTAINER_LISTS, containers_of
 from hami_core_py.lab.apiserver.quantities import value_of
@@ -110,9 +111,9 @@ def _resource_causes(path: str, resources: Object) -> list[Cause]:
     for name, amount in requests.items():
         limit = limits.get(name)
         if limit is None:
-            if _is_extended(name):
+            if is_extended(name):
                 causes.append(Cause.required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
-        elif _is_extended(name) and value_of(amount) != value_of(limit):
+        elif is_extended(name) and value_of(amount) != value_of(limit):
             causes.append(Cause.invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}"))
         elif value_of(amount) > value_of(limit):
             message = f"must be less than or equal to {name} limit of {limit}"
@@ -130,15 +131,9 @@ def _amount_causes(field: str, name: str, amount: str) -> list[Cause]:
         causes.append(Cause.invalid(field, name, "must be a standard resource for containers"))
     if value_of(amount) < 0:
         causes.append(Cause.invalid(field, amount, "must be greater than or equal to 0"))
-    if _is_extended(name) and value_of(amount).denominator != 1:
+    if is_extended(name) and value_of(amount).denominator != 1:
         causes.append(Cause.invalid(field, amount, "must be an integer"))
     return causes
-
-
-def _is_extended(name: str) -> bool:
-    """Whether a resource is one of a device plugin: whole numbers that cannot be overcommitted."""
-    domain, slash, _ = name.rpartition("/")
-    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
 def _without_mutable(spec: Object, old: Object) -> Object:

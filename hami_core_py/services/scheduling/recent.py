@@ -75,7 +75,7 @@ class Recent:
 
         :raises BackendError: a backend did not load.
         """
-        for name, why in self._ask.backends.broken.items():
+        for name, why in self._ask.missing.items():
             raise BackendError(name, "", f"did not load, so that its pods cannot be told from others: {why}")
 
     def get(self, uid: str) -> Asked | None:

@@ -25,6 +25,13 @@ def test_pod_of_the_missing_backend_is_refused_and_told_why(make_world: Callable
     assert world.node_of("p") == ""
 
 
+def test_pod_that_asks_the_missing_backend_and_another_is_refused(make_world: Callable[..., World]) -> None:
+    world = half(make_world)
+    pod = world.add_pod("p", count=1, memory=1000, **{"broken.example/npu": 1})
+    assert world.filter(pod, ["n1"])["NodeNames"] == []
+    assert "whether broken.example/npu is its" in world.bind(pod, "n1")
+
+
 def test_pods_of_the_others_go_on(make_world: Callable[..., World]) -> None:
     world = half(make_world)
     assert world.schedule(world.add_pod("p", count=1, memory=1000), ["n1"]) == "n1"

@@ -19,6 +19,8 @@ from hami_core_py.models.views import ContainerView
 
 MAX_DEVICES = 16
 """As many devices of one container as the limiter has limits for."""
+PARTITIONS = "hami.io/vgpu-mig-allocations"
+"""Annotation by which v2.10's node plugins learn which partitions a pod holds."""
 LIMITER_ENV = (
     "CUDA_DEVICE_MEMORY_LIMIT",
     "CUDA_DEVICE_SM_LIMIT",
@@ -40,6 +42,7 @@ def hami_backend() -> BackendInfo:
         api=API,
         settings=Settings,
         section="nvidia",
+        annotations=(PARTITIONS,),
         reserved_env=(admission.VISIBLE, *LIMITER_ENV),
         closing_env={admission.VISIBLE: admission.NOTHING_VISIBLE},
         host_files=limiter.host_files(),

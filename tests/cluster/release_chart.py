@@ -1,5 +1,6 @@
 """The chart as a release in a cluster: installed, changed, rolled back and removed by helm itself."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,11 @@ class Chart:
         )
 
     def as_account(self, namespace: str, account: str, pod: str = "") -> Client:
-        """A client with the rights of a service account, by a token of its own.
+        """A client with the rights of a service account; see ``kubeconfig_of``."""
+        return Client.from_kubeconfig(self.kubeconfig_of(namespace, account, pod), timeout_seconds=30)
+
+    def kubeconfig_of(self, namespace: str, account: str, pod: str = "") -> Path:
+        """A kubeconfig with the rights of a service account, by a token of its own.
 
         :param pod: the token is bound to this pod of the account, and so says on which node its bearer runs.
         """
@@ -53,8 +58,19 @@ class Chart:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = join_path("api", "v1", "namespaces", namespace, "serviceaccounts", account, "token")
         token = self.plane.client.create(path, body)["status"]["token"]
-        kubeconfig = self.plane.write_token_kubeconfig(f"{namespace}-{account}-{pod}", token)
-        return Client.from_kubeconfig(kubeconfig, timeout_seconds=30)
+        return self.plane.write_token_kubeconfig(f"{namespace}-{account}-{pod}", token)
+
+    def arguments_of(self, deployment: str, container: str) -> list[str]:
+        """What a container of a Deployment of ours is started with: the program's name and its arguments."""
+        path = join_path("apis", "apps", "v1", "namespaces", NAMESPACE, "deployments", deployment)
+        containers = self.plane.client.get(path)["spec"]["template"]["spec"]["containers"]
+        (found,) = [c for c in containers if c["name"] == container]
+        return [*found["command"], *found["args"]]
+
+    def texts_of(self, kind: str, name: str) -> dict[str, str]:
+        """Files of a ConfigMap or a Secret of ours, a Secret's decoded. :param kind: ``configmaps`` or ``secrets``."""
+        data = self.plane.client.get(join_path("api", "v1", "namespaces", NAMESPACE, kind, name)).get("data") or {}
+        return {key: base64.b64decode(text).decode() for key, text in data.items()} if kind == "secrets" else dict(data)
 
     def _helm(self, *arguments: Any) -> str:
         done = self.plane.tool("helm", *arguments)

@@ -33,15 +33,14 @@ TOTALS = {"status": {"capacity": {"nvidia.com/gpumem": "1000"}, "allocatable": {
 
 
 @pytest.fixture(scope="module")
-def chart(fake_plane: ControlPlane) -> Iterator[Chart]:
-    """The chart, installed; its pods have no node to run on, but its policies hold."""
+def chart(fake_plane: ControlPlane) -> Chart:
+    """The chart, installed; its pods have no node to run on, but its policies hold. It goes with its cluster."""
     found = Chart(fake_plane)
     # Forged pods would be refused by the webhook first. Mutual TLS, so that there is a process that keeps certificates.
     found.install("--set", "webhook.enabled=false,scheduler.extender.transport=mtls")
     pods = Pods(fake_plane.client)
     eventually("the policies in force", lambda: _is_refused(lambda: pods.create(forged("trial"))))
-    yield found
-    found.uninstall()
+    return found
 
 
 @pytest.fixture(scope="module")

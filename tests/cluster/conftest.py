@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.daemons import eventually
+from tests.cluster.daemons import eventually, keep_logs
 from tests.cluster.fakenodes import remove_nodes
 from tests.cluster.hami import AgentProcess, Hami
 from tests.cluster.node import INSIDE, Node
@@ -29,14 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def directory() -> Iterator[Path]:
+def directory(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A folder with a short path: unix sockets lie below it."""
     made = Path(tempfile.mkdtemp(prefix="hc", dir="/tmp"))
     yield made
     if kept := os.environ.get("HAMI_CLUSTER_LOGS"):
-        for logs in (made / "plane" / "logs", made / "node" / "logs"):
-            if logs.exists():
-                shutil.copytree(logs, Path(kept), dirs_exist_ok=True)
+        keep_logs(made, Path(kept) / request.path.stem)
     shutil.rmtree(made, ignore_errors=True)
 
 

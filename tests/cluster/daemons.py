@@ -1,6 +1,7 @@
 """Background processes with a log each, and waiting for things to become true."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -100,6 +101,12 @@ def eventually(
         if time.monotonic() > deadline:
             raise AssertionError(f"not seen within {seconds:g} s: {what}{last}")
         time.sleep(every)
+
+
+def keep_logs(folder: Path, kept: Path) -> None:
+    """Copy the logs of all clusters and nodes below a folder, each below the name of its own folder."""
+    for logs in (*folder.glob("*/logs"), *folder.glob("*/*/logs")):
+        shutil.copytree(logs, kept / logs.parent.relative_to(folder), dirs_exist_ok=True)
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,8 +1,32 @@
 #include "object.h"
 
-#include <string.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/auxv.h>
 
-static void describe(const struct dl_phdr_info *info, struct object *out)
+static EARLY void read_dynamic(const ElfW(Dyn) *dynamic, struct object *out)
+{
+    size_t soname = 0;
+    bool named = false;
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+        uintptr_t at = dynamic->d_un.d_ptr;
+        if (at < out->base)             /* an architecture or object whose section stays as it is in the file */
+            at += out->base;
+        switch (dynamic->d_tag) {
+        case DT_STRTAB: out->strings = (const char *)at; break;
+        case DT_SYMTAB: out->symbols = (const ElfW(Sym) *)at; break;
+        case DT_VERSYM: out->versions = (const ElfW(Half) *)at; break;
+        case DT_GNU_HASH: out->gnu_hash = (const uint32_t *)at; break;
+        case DT_HASH: out->old_hash = (const uint32_t *)at; break;
+        case DT_SONAME: soname = dynamic->d_un.d_val; named = true; break;
+        default: break;
+        }
+    }
+    if (named && out->strings)
+        out->soname = out->strings + soname;
+}
+
+static EARLY void describe(const struct dl_phdr_info *info, struct object *out)
 {
     const ElfW(Dyn) *dynamic = NULL;
     *out = (struct object){.base = info->dlpi_addr, .low = UINTPTR_MAX, .path = info->dlpi_name};
@@ -18,45 +42,28 @@ static void describe(const struct dl_phdr_info *info, struct object *out)
         if (at + p->p_memsz > out->high)
             out->high = at + p->p_memsz;
     }
-    size_t soname = 0;
-    bool named = false;
-    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
-        uintptr_t at = dynamic->d_un.d_ptr;
-        if (at < info->dlpi_addr)       /* an architecture or object whose section stays as it is in the file */
-            at += info->dlpi_addr;
-        switch (dynamic->d_tag) {
-        case DT_STRTAB: out->strings = (const char *)at; break;
-        case DT_SYMTAB: out->symbols = (const ElfW(Sym) *)at; break;
-        case DT_VERSYM: out->versions = (const ElfW(Half) *)at; break;
-        case DT_GNU_HASH: out->gnu_hash = (const uint32_t *)at; break;
-        case DT_HASH: out->old_hash = (const uint32_t *)at; break;
-        case DT_SONAME: soname = dynamic->d_un.d_val; named = true; break;
-        default: break;
-        }
-    }
-    if (named && out->strings)
-        out->soname = out->strings + soname;
+    read_dynamic(dynamic, out);
 }
 
-static void *defined(const struct object *o, uint32_t i, const char *name)
+static EARLY void *defined(const struct object *o, uint32_t i, const char *name)
 {
     const ElfW(Sym) *s = &o->symbols[i];
     unsigned type = s->st_info & 15;
     if (s->st_shndx == SHN_UNDEF || (s->st_info >> 4) == STB_LOCAL || (type != STT_FUNC && type != STT_NOTYPE && type != STT_OBJECT))
         return NULL;
-    if (strcmp(o->strings + s->st_name, name) != 0)
+    if (!same_text(o->strings + s->st_name, name))
         return NULL;
     return (void *)(o->base + s->st_value);
 }
 
 /* A hidden version is somebody's old one: good enough only where there is no default. */
-static void *better(const struct object *o, uint32_t i, void *found, void *so_far, bool *final)
+static EARLY void *better(const struct object *o, uint32_t i, void *found, void *so_far, bool *final)
 {
     *final = found && !(o->versions && (o->versions[i] & 0x8000));
     return *final || !so_far ? found : so_far;
 }
 
-static void *by_gnu_hash(const struct object *o, const char *name)
+static EARLY void *by_gnu_hash(const struct object *o, const char *name)
 {
     uint32_t hash = 5381;
     for (const unsigned char *c = (const unsigned char *)name; *c; c++)
@@ -85,7 +92,7 @@ static void *by_gnu_hash(const struct object *o, const char *name)
     }
 }
 
-static void *by_old_hash(const struct object *o, const char *name)
+static EARLY void *by_old_hash(const struct object *o, const char *name)
 {
     uint32_t hash = 0;
     for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
@@ -106,7 +113,7 @@ static void *by_old_hash(const struct object *o, const char *name)
     return found;
 }
 
-void *object_symbol(const struct object *o, const char *name)
+EARLY void *object_symbol(const struct object *o, const char *name)
 {
     if (!o->symbols || !o->strings)
         return NULL;
@@ -121,7 +128,7 @@ struct search {
     bool passed;
 };
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *data)
+static EARLY int look_at(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;
     struct search *s = data;
@@ -135,7 +142,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *data)
     if (s->name)
         s->found = object_symbol(&o, s->name);
     else if (s->soname)
-        s->found = o.soname && strncmp(o.soname, s->soname, strlen(s->soname)) == 0 ? (void *)o.low : NULL;
+        s->found = o.soname && begins_with(o.soname, s->soname) ? (void *)o.low : NULL;
     else
         s->found = holds ? (void *)o.low : NULL;
     if (!s->found)
@@ -144,24 +151,65 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-bool object_at(const void *address, struct object *out)
+typedef int walker(int (*look)(struct dl_phdr_info *, size_t, void *), void *data);
+
+/* The C library's own dl_iterate_phdr. It is among the objects that were there at the start, which come first in the loader's list
+ * and stay; the list hangs on the program's dynamic section. Where that shows nothing, whatever is in scope under the name. */
+static EARLY walker *find_walker(void)
 {
-    return dl_iterate_phdr(look_at, &(struct search){.address = address, .out = out}) != 0;
+    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    const ElfW(Dyn) *dynamic = NULL;
+    const struct r_debug *loader = NULL;
+    uintptr_t base = 0;
+    bool placed = false;
+    for (unsigned long i = 0; headers && i < getauxval(AT_PHNUM); i++) {
+        if (headers[i].p_type == PT_PHDR) {
+            base = (uintptr_t)headers - headers[i].p_vaddr;
+            placed = true;
+        } else if (headers[i].p_type == PT_DYNAMIC && placed) {
+            dynamic = (const ElfW(Dyn) *)(base + headers[i].p_vaddr);
+        }
+    }
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++)
+        if (dynamic->d_tag == DT_DEBUG)
+            loader = (const struct r_debug *)dynamic->d_un.d_ptr;
+    for (const struct link_map *m = loader ? loader->r_map : NULL; m; m = m->l_next) {
+        struct object o = {.base = m->l_addr};
+        read_dynamic(m->l_ld, &o);
+        void *found = o.soname && same_text(o.soname, "libc.so.6") ? object_symbol(&o, "dl_iterate_phdr") : NULL;
+        if (found)
+            return (walker *)found;
+    }
+    return dl_iterate_phdr;
 }
 
-bool object_called(const char *soname, struct object *out)
+static EARLY int walk(struct search *s)
 {
-    return dl_iterate_phdr(look_at, &(struct search){.soname = soname, .out = out}) != 0;
+    static _Atomic(void *) known;
+    void *found = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!found)
+        atomic_store_explicit(&known, found = (void *)find_walker(), memory_order_relaxed);
+    return ((walker *)found)(look_at, s);
 }
 
-void *object_next(const void *after, const char *name, struct object *out)
+EARLY bool object_at(const void *address, struct object *out)
+{
+    return walk(&(struct search){.address = address, .out = out}) != 0;
+}
+
+EARLY bool object_called(const char *soname, struct object *out)
+{
+    return walk(&(struct search){.soname = soname, .out = out}) != 0;
+}
+
+EARLY void *object_next(const void *after, const char *name, struct object *out)
 {
     struct search s = {.address = after, .name = name, .out = out};
-    dl_iterate_phdr(look_at, &s);
+    walk(&s);
     return s.found;
 }
 
-void *libc_symbol(const char *name)
+EARLY void *libc_symbol(const char *name)
 {
     static const char *const homes[] = {"libc.so.6", "libdl.so.2", "libpthread.so.0"};
     for (unsigned i = 0; i < sizeof homes / sizeof *homes; i++) {

@@ -1,10 +1,30 @@
-/* Loaded objects and their symbols, read from their own tables: no dlsym, no dlerror, no allocation, no lock but the loader's. */
+/* Loaded objects and their symbols, read from their own tables: no dlsym, no dlerror, no allocation, no lock but the loader's.
+ *
+ * Others call us before anything of theirs is ready: a sanitizer's runtime looks its own functions up while it starts, with strcmp and
+ * dl_iterate_phdr replaced by entries that cannot be called yet. So nothing on the way of a look-up leaves this library, and nothing
+ * there is instrumented (EARLY). */
 #ifndef HAMI_OBJECT_H
 #define HAMI_OBJECT_H
 
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
+
+static inline EARLY bool same_text(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+static inline EARLY bool begins_with(const char *text, const char *start)
+{
+    while (*start && *text == *start)
+        text++, start++;
+    return !*start;
+}
 
 struct object {
     uintptr_t base, low, high;      /* load bias; addresses it covers */

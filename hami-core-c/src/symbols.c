@@ -66,7 +66,7 @@ static const char *const sonames[2] = {"libcuda.so", "libnvidia-ml.so"};
 /* ---- the C library's own functions ------------------------------------------------------------------------------------- */
 
 #define FROM_LIBC(result, name, params, args)                                                   \
-    static result (*libc_##name##_function(void)) params                                        \
+    static EARLY result (*libc_##name##_function(void)) params                                  \
     {                                                                                           \
         static _Atomic(void *) known;                                                           \
         void *f = atomic_load_explicit(&known, memory_order_relaxed);                           \
@@ -82,7 +82,7 @@ FROM_LIBC(char *, dlerror, (void), )
 
 /* ---- names -------------------------------------------------------------------------------------------------------------- */
 
-static uint32_t hash_name(const char *name)
+static EARLY uint32_t hash_name(const char *name)
 {
     uint32_t h = 2166136261u;
     for (; *name; name++)
@@ -94,7 +94,7 @@ static uint32_t hash_name(const char *name)
 static _Atomic uint16_t by_name[NAMES];         /* hook + 1; written alike by whoever comes first */
 static _Atomic bool names_known;
 
-static int hook_named(const char *name)
+static EARLY int hook_named(const char *name)
 {
     if (!(name[0] == 'c' && name[1] == 'u') && !(name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l'))
         return -1;
@@ -114,7 +114,7 @@ static int hook_named(const char *name)
         uint16_t i = atomic_load_explicit(&by_name[at % NAMES], memory_order_relaxed);
         if (!i)
             return -1;
-        if (strcmp(hook_names[i - 1], name) == 0)
+        if (same_text(hook_names[i - 1], name))
             return i - 1;
     }
 }
@@ -173,7 +173,7 @@ static const struct table *table_of(enum library which, const void *address)
     if (known)
         return known;
     struct object o;
-    if (!object_at(address, &o) || !o.soname || strncmp(o.soname, sonames[which], strlen(sonames[which])) != 0)
+    if (!object_at(address, &o) || !o.soname || !begins_with(o.soname, sonames[which]))
         return NULL;
     struct process *p = process();
     if (!p)
@@ -303,7 +303,7 @@ struct answer {
     void *value;
 };
 
-static bool ours(const void *address)
+static EARLY bool ours(const void *address)
 {
     static _Atomic uintptr_t low, high;
     if (!atomic_load_explicit(&high, memory_order_acquire)) {
@@ -366,7 +366,7 @@ static void *true_answer(void *handle, const char *name, const char *version, co
     return found && ours(found) ? look(RTLD_NEXT, name, version) : found;
 }
 
-static struct answer answer(void *handle, const char *name, const char *version, const void *caller, void *real)
+static EARLY struct answer answer(void *handle, const char *name, const char *version, const void *caller, void *real)
 {
     int hook = name ? hook_named(name) : -1;
     if (hook < 0 || !real)
@@ -384,12 +384,12 @@ static struct answer answer(void *handle, const char *name, const char *version,
     return (struct answer){1, stand_in(which, t, hook)};
 }
 
-__attribute__((visibility("hidden"))) struct answer symbols_answer(void *handle, const char *name, const void *caller)
+__attribute__((visibility("hidden"))) EARLY struct answer symbols_answer(void *handle, const char *name, const void *caller)
 {
     return answer(handle, name, NULL, caller, (void *)libc_dlsym_function());
 }
 
-__attribute__((visibility("hidden"))) struct answer symbols_answer_versioned(void *handle, const char *name, const char *version,
+__attribute__((visibility("hidden"))) EARLY struct answer symbols_answer_versioned(void *handle, const char *name, const char *version,
                                                                              const void *caller)
 {
     return answer(handle, name, version, caller, (void *)libc_dlvsym_function());

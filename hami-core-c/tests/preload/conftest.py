@@ -19,6 +19,29 @@ sys.path.insert(0, str(ROOT))
 
 import compile as limiter  # noqa: E402
 
+SANITIZE = os.environ.get("HAMI_SANITIZE", "")
+"""``address``, ``undefined`` or ``thread``: limiter, simulated driver and programs are all built so."""
+SANITIZER_FLAGS = [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"] if SANITIZE else []
+
+
+def runtimes() -> list[str]:
+    """What must come first among the preloaded libraries."""
+    if not SANITIZE:
+        return []
+    name = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}[SANITIZE]
+    found = subprocess.run(["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    return [str(Path(found.stdout.strip()).resolve())]
+
+
+def reports(folder: Path) -> dict[str, str]:
+    """Settings under which a sanitizer leaves a file of its own for whatever it finds."""
+    common = f"log_path={folder / 'report'}:exitcode=99"
+    return {
+        "address": {"ASAN_OPTIONS": f"{common}:detect_leaks=0:detect_stack_use_after_return=1"},
+        "undefined": {"UBSAN_OPTIONS": f"{common}:print_stacktrace=1:halt_on_error=1"},
+        "thread": {"TSAN_OPTIONS": f"{common}:die_after_fork=0:history_size=4:suppressions={HERE / 'races.txt'}"},
+    }.get(SANITIZE, {})
+
 
 class Program:
     """A client that answers line by line: the driver's code and two numbers."""
@@ -78,6 +101,7 @@ class Node:
             "PATH": os.environ["PATH"],
             "HAMI_SIM_STATE": str(folder / "sim"),
             "LD_LIBRARY_PATH": str(tools / "sim"),
+            **reports(folder),
         }
 
     def sim(self, *words: str, check: bool = True) -> str:
@@ -112,7 +136,8 @@ class Container:
         (self.folder / "limits").write_text("\n".join(lines) + "\n")
 
     def environment(self, **more: str) -> dict[str, str]:
-        return {**self.node.environment, "HAMI_SIM_CONTAINER": self.name, "LD_PRELOAD": str(self.library), **more}
+        preload = " ".join([*runtimes(), str(self.library)])
+        return {**self.node.environment, "HAMI_SIM_CONTAINER": self.name, "LD_PRELOAD": preload, **more}
 
     def popen(self, command: list[str], env: dict[str, str]) -> Program:
         process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -134,16 +159,17 @@ class Container:
                 if stream:
                     with contextlib.suppress(BrokenPipeError):
                         stream.close()
+        for report in self.node.folder.glob("report*"):
+            raise AssertionError(report.read_text())
 
 
 @pytest.fixture(scope="session")
 def tools() -> Path:
     """Everything compiled, once."""
-    folder = Path(os.environ.get("HAMI_LIMITER_BUILD") or ROOT / "build")
-    limiter.build(folder / "limiter")
-    subprocess.run(
-        [sys.executable, str(ROOT / "simulator" / "build.py"), str(folder / "sim")], check=True, capture_output=True
-    )
+    folder = Path(os.environ.get("HAMI_LIMITER_BUILD") or ROOT / "build" / (f"preload-{SANITIZE}" if SANITIZE else ""))
+    limiter.build(folder / "limiter", sanitize=SANITIZE)
+    command = [sys.executable, str(ROOT / "simulator" / "build.py"), str(folder / "sim")]
+    subprocess.run([*command, f"--flags={' '.join(SANITIZER_FLAGS)}"], check=True, capture_output=True)
     source = HERE / "client.c"
     for name, flags in (("client", ["-ldl"]), ("client-direct", ["-DDIRECT", f"-L{folder / 'sim'}", "-lcuda"])):
         target = folder / name
@@ -166,6 +192,7 @@ def compile_c(sources: list[Path], target: Path, *flags: str) -> Path:
         "-Werror",
         f"-I{ROOT / 'src'}",
         f"-I{ROOT / 'include'}",
+        *([] if "-shared" in flags else SANITIZER_FLAGS),  # others' libraries run before a sanitizer's runtime does
     ]
     subprocess.run(["cc", *common, *map(str, sources), "-o", str(target), *flags, "-pthread"], check=True)
     return target

@@ -122,6 +122,8 @@ class MonitorSettings(_Section):
 
     interval_seconds: float = Field(default=15.0, gt=0)
     """Interval of measuring; scrapes answer the last measurement."""
+    evict: bool = False
+    """Whether the scheduler evicts a pod that the monitor of its node has warned about: it uses a device past its limits."""
 
 
 class Settings(BaseSettings):

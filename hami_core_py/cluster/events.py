@@ -15,11 +15,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from hami_core_py.cluster.client import Client, JsonObject, join_path
-from hami_core_py.cluster.errors import ApiError, NotFound
+from hami_core_py.cluster.errors import ApiError, Forbidden, NotFound
 
 log = logging.getLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
+EVENTS = "/api/v1/events"
+"""All events of the cluster."""
+KEPT = "are written by node agents of HAMi alone"
+"""Words with which our admission policy refuses an event."""
 LONGEST_MESSAGE = 1024
 """Characters of a message that the API accepts."""
 SAME_WITHIN = timedelta(minutes=10)
@@ -55,7 +59,8 @@ class _Written:
 class Events:
     """Writes events of one component on a thread of its own.
 
-    :param component: shown as the source, such as ``hami-scheduler``.
+    :param component: shown as the source, such as ``hami-scheduler``. :param host: node that the source runs on, when it
+        speaks for one.
     """
 
     def __init__(
@@ -63,11 +68,13 @@ class Events:
         client: Client,
         component: str,
         *,
+        host: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         queue_length: int = 1000,
     ) -> None:
         self.dropped = 0
         self._client, self._component, self._clock = client, component, clock
+        self._source = {"component": component, **({"host": host} if host else {})}
         self._queue: queue.Queue[_Said | None] = queue.Queue(queue_length)
         self._written: OrderedDict[_Said, _Written] = OrderedDict()
         self._instance = f"{component}-{os.uname().nodename}"
@@ -136,10 +143,37 @@ class Events:
             "count": 1,
             "firstTimestamp": _stamp(now),
             "lastTimestamp": _stamp(now),
-            "source": {"component": self._component},
+            "source": self._source,
             "reportingComponent": self._component,
             "reportingInstance": self._instance[:128],
         }
+
+
+def is_kept_from_others(client: Client, component: str, reason: str) -> bool:
+    """Whether the API server refuses us an event of a component that we are not, as our admission policy has it do.
+
+    Nothing is stored. :raises ApiError: it cannot be found out.
+    """
+    now = _stamp(datetime.now(UTC))
+    trial = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "hami-trial", "namespace": "default"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": "hami-trial", "namespace": "default"},
+        "type": "Warning",
+        "reason": reason,
+        "message": "a trial of the admission policy, which is never stored",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": component,
+    }
+    try:
+        client.create(join_path("api", "v1", "namespaces", "default", "events"), trial, {"dryRun": "All"})
+    except Forbidden as problem:
+        return KEPT in problem.message
+    return False
 
 
 def _stamp(moment: datetime) -> str:

@@ -60,6 +60,21 @@ def nominate(client: Client, namespace: str, name: str, uid: str, node: str) -> 
     client.patch(f"{pod_path(namespace, name)}/status", body)
 
 
+def evict(client: Client, namespace: str, name: str, uid: str) -> None:
+    """Ask for a pod to be ended within its grace period, as far as its disruption budget allows.
+
+    :param uid: precondition: another pod of the same name is not touched.
+    :raises Busy: a budget stands in the way. :raises ApiError: see ``Client``.
+    """
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    client.create(f"{pod_path(namespace, name)}/eviction", body)
+
+
 def patch_annotations(
     client: Client, namespace: str, name: str, annotations: Mapping[str, str | None], *, uid: str = ""
 ) -> JsonObject:

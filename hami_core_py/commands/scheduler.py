@@ -132,6 +132,7 @@ def options(settings: Settings) -> Options:
         trust_v210=settings.wire.trust,
         needs_allocatable=settings.nodes.liveness == "allocatable",
         reconcile_seconds=settings.scheduler.reconcile_seconds,
+        evict=settings.monitor.evict,
     )
 
 

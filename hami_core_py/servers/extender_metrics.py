@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hami_core_py.services.scheduling.assembly import Scheduler
+from hami_core_py.services.scheduling.evicting import OUTCOMES
 
 
 class SchedulerCollector(Collector):
@@ -38,3 +39,10 @@ class SchedulerCollector(Collector):
         dropped = CounterMetricFamily("hami_events_dropped", "Kubernetes events that were not written.")
         dropped.add_metric((), scheduler.events.dropped)
         yield dropped
+        if scheduler.evictor is not None:
+            evictions = CounterMetricFamily(
+                "hami_limit_evictions", "Attempts to evict a pod whose limits do not hold.", labels=("outcome",)
+            )
+            for outcome in OUTCOMES:
+                evictions.add_metric((outcome,), scheduler.evictor.outcomes[outcome])
+            yield evictions

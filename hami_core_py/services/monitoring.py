@@ -28,11 +28,10 @@ from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Holding, Ledger
 from hami_core_py.services.measures import node_samples
-from hami_core_py.services.warnings import Warnings
+from hami_core_py.services.warnings import COMPONENT, Warnings
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "hami-monitor"
 HOOK = "hami_collect_metrics"
 STALE_INTERVALS = 3
 """After so many intervals without an answer a backend's samples are no longer shown: an old number is not a measurement."""
@@ -66,7 +65,7 @@ class Monitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ask, self._node, self._interval, self._clock = ask, node, interval_seconds, clock
-        self._warnings = Warnings(Events(client, COMPONENT))
+        self._warnings = Warnings(Events(client, COMPONENT, host=node))
         self._directories = Directories(state_dir) if state_dir else None
         self._lock, self._directories_lock = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import hami_core_py
-from tests.chart.rendering import NAMESPACE, ROOT, SETS, Object, container, objects, one, workload, workloads
+from tests.chart.rendering import NAMESPACE, ROOT, SETS, Object, container, objects, one, refusal, workload, workloads
 
 CORE = Path(hami_core_py.__file__).parent
 SECURITY = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
@@ -98,7 +98,30 @@ def test_process_may_do_what_its_code_does_and_nothing_else(role: str) -> None:
     assert rights(role) == set(PROCESSES[role])
 
 
-@pytest.mark.parametrize(("place", "call"), sorted({where for table in PROCESSES.values() for where in table.values()}))
+EVICTING: dict[Right, tuple[str, str]] = {
+    ("events", "list"): ("services/scheduling/evicting.py", "Watcher("),
+    ("events", "watch"): ("services/scheduling/evicting.py", "Watcher("),
+    ("pods/eviction", "create"): ("services/scheduling/evicting.py", "evict("),
+}
+"""What the extender may do beside that, where it evicts pods whose limits do not hold."""
+
+
+def test_extender_may_evict_only_where_it_is_wanted_and_no_agent_ever_may() -> None:
+    wanted = ("--set", "settings.monitor.evict=true")
+    assert rights("hami-scheduler", *wanted) == {*EXTENDER, *EVICTING}
+    for right in EVICTING:
+        assert right not in rights("hami-scheduler")
+        assert right not in rights("hami-device-plugin", *wanted)
+
+
+def test_nobody_is_evicted_where_anybody_could_write_the_event_that_asks_for_it() -> None:
+    message = refusal("--set", "settings.monitor.evict=true,admissionPolicy.enabled=false")
+    assert "expected admissionPolicy.enabled beside it" in message
+
+
+@pytest.mark.parametrize(
+    ("place", "call"), sorted({where for table in (*PROCESSES.values(), EVICTING) for where in table.values()})
+)
 def test_reason_for_a_right_is_still_in_the_code(place: str, call: str) -> None:
     assert call in (CORE / place).read_text(encoding="utf-8")
 
@@ -127,7 +150,8 @@ def test_every_call_to_the_api_server_is_one_that_a_right_was_weighed_for() -> N
 
 @pytest.mark.parametrize("role", PROCESSES)
 def test_security_page_says_what_each_right_is_for(role: str) -> None:
-    missing = {f"{resource} {verb}" for resource, verb in PROCESSES[role]} - documented(role)
+    more = EVICTING if role == "hami-scheduler" else {}
+    missing = {f"{resource} {verb}" for resource, verb in (*PROCESSES[role], *more)} - documented(role)
     assert missing == set()
 
 

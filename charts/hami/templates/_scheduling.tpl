@@ -85,3 +85,13 @@
 {{- fail "scheduler.replicas: expected 1 while scheduler.kubeScheduler.enabled is false, got more; an extender behind a Service has no election yet" }}
 {{- end }}
 {{- end }}
+
+{{/* Whether the extender evicts pods whose limits do not hold: "true" or "". */}}
+{{- define "hami.evicts" -}}
+{{- if dig "monitor" "evict" false (.Values.settings | default dict) -}}
+{{- if not .Values.admissionPolicy.enabled -}}
+{{- fail "settings.monitor.evict: expected admissionPolicy.enabled beside it, got false; without the policy anybody who may write events could have pods evicted" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}

@@ -24,6 +24,7 @@ from hami_core_py.services.reservations import Reservations
 from hami_core_py.services.scheduling.binding import Binder
 from hami_core_py.services.scheduling.care import Care
 from hami_core_py.services.scheduling.deciding import Mode, Scheduling
+from hami_core_py.services.scheduling.evicting import Evictor
 from hami_core_py.services.scheduling.nominating import Nominator
 from hami_core_py.services.scheduling.recent import Recent
 from hami_core_py.services.scheduling.telling import Teller
@@ -44,6 +45,7 @@ class Options:
     trust_v210: bool = True
     needs_allocatable: bool = True
     reconcile_seconds: float = 60.0
+    evict: bool = False
     lock_wait_seconds: float = 2.0
     back_off_seconds: tuple[float, float] = (0.2, 5.0)
 
@@ -117,6 +119,18 @@ class Scheduler:
             look_again=self.nodes.look_again,
             clock=clock,
         )
+        self.evictor = (
+            Evictor(
+                client,
+                self.ledger,
+                self.events,
+                ready=self.missing,
+                back_off_seconds=options.back_off_seconds,
+                clock=clock,
+            )
+            if options.evict
+            else None
+        )
         self._node_watch = Watcher(
             client,
             NODES,
@@ -142,6 +156,8 @@ class Scheduler:
         self._node_watch.start()
         self._pod_watch.start()
         self.care.start()
+        if self.evictor is not None:
+            self.evictor.start()
         return self
 
     def missing(self) -> str | None:
@@ -163,6 +179,8 @@ class Scheduler:
         self._node_watch.stop()
         self._pod_watch.stop()
         self.care.stop()
+        if self.evictor is not None:
+            self.evictor.stop()
         self._teller.stop()
         self._nominator.stop()
         self._stamps.stop()

@@ -1,7 +1,7 @@
 """When a sample's warning becomes an event."""
 
 from hami_core_py.models.samples import Sample
-from hami_core_py.services.warnings import Warnings
+from hami_core_py.services.warnings import FRESH_SECONDS, RENEW_SECONDS, Warnings
 
 
 class Said:
@@ -31,6 +31,15 @@ def test_wrong_that_stays_is_said_once_and_again_after_it_was_right():
     for text in ("too much", "too much", "", "too much"):
         warnings.tell("acme", [sample("a", text), sample("b", "")], PODS)
     assert said.all == [("a", "too much"), ("a", "too much")]
+
+
+def test_wrong_that_stays_is_said_again_before_the_word_grows_old():
+    said, now = Said(), [0.0]
+    warnings = Warnings(said, clock=lambda: now[0])
+    for now[0] in (0.0, RENEW_SECONDS - 1, RENEW_SECONDS, FRESH_SECONDS - 1):
+        warnings.tell("acme", [sample("a", "too much")], PODS)
+    assert said.all == [("a", "too much")] * 3
+    assert RENEW_SECONDS < FRESH_SECONDS / 2
 
 
 def test_backends_do_not_silence_each_other():

@@ -7,6 +7,7 @@ touched, and all of it vanishes with the tests.
 import contextlib
 import json
 import os
+import secrets
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +39,8 @@ class Node:
     def __init__(self, plane: ControlPlane, directory: Path, name: str = "node-a", number: int = 1) -> None:
         self.plane, self.directory, self.name = plane, directory, name
         self.address = f"{NETWORK}.{number}"
+        # Control groups are the machine's own: the same tests may run on it a second time.
+        self._cgroup = f"hami-{name}-{secrets.token_hex(4)}"
         self.kubelet_dir, self.cdi_dir, self.state_dir = (directory / part for part in ("kubelet", "cdi", "hami"))
         self.space = MountSpace(directory)
         self.containerd = Containerd(directory, plane.release, self.space, self.cdi_dir, number)
@@ -114,12 +117,10 @@ class Node:
 
     def _cgroups(self) -> list[Path]:
         """Our control group, in every hierarchy; kubelets that shared one would end each other's pods."""
-        name = f"hami-{self.name}"
         if (CGROUPS / "cgroup.controllers").exists():
-            return [CGROUPS / name]
-        return [
-            hierarchy / name for hierarchy in CGROUPS.iterdir() if hierarchy.is_dir() and not hierarchy.is_symlink()
-        ]
+            return [CGROUPS / self._cgroup]
+        hierarchies = (path for path in CGROUPS.iterdir() if path.is_dir() and not path.is_symlink())
+        return [hierarchy / self._cgroup for hierarchy in hierarchies]
 
     def _make_cgroups(self) -> None:
         for folder in self._cgroups():
@@ -150,7 +151,7 @@ class Node:
             "tlsPrivateKeyFile": str(key),
             "containerRuntimeEndpoint": self.containerd.endpoint,
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/hami-{self.name}",
+            "cgroupRoot": f"/{self._cgroup}",
             "failCgroupV1": False,
             "failSwapOn": False,
             "enforceNodeAllocatable": ["none"],

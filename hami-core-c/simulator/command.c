@@ -153,7 +153,7 @@ static void show_processes(struct sim_state *s)
         struct sim_slot *slot = &s->slots[i];
         if (atomic_load(&slot->state) != 2 || !slot->driver || (int)i == self)
             continue;
-        printf("%s{\"pid\": %u, \"name\": ", first ? "" : ",\n  ", shown_pid(s, slot->pid));
+        printf("%s{\"pid\": %u, \"name\": ", first ? "" : ",\n  ", shown_pid(s, i, slot->pid));
         text(slot->name);
         printf(", \"container\": ");
         text(s->containers[slot->container].tag);

@@ -145,7 +145,7 @@ nvmlReturn_t sim_nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned
     struct sim_state *s = management.state;
     NEED(name);
     for (uint32_t i = 0; i < atomic_load(&s->slots_seen); i++)
-        if (atomic_load(&s->slots[i].state) == 2 && shown_pid(s, s->slots[i].pid) == pid) {
+        if (atomic_load(&s->slots[i].state) == 2 && shown_pid(s, i, s->slots[i].pid) == pid) {
             snprintf(name, length, "%s", s->slots[i].name);
             return NVML_SUCCESS;
         }
@@ -394,7 +394,7 @@ static unsigned list(struct sim_device *d, struct listed *out, unsigned room)
             if (!here)
                 continue;
             if (n < room)
-                out[n] = (struct listed){.pid = shown_pid(s, s->slots[i].pid), .bytes = memory_of_slot(s, i, on),
+                out[n] = (struct listed){.pid = shown_pid(s, i, s->slots[i].pid), .bytes = memory_of_slot(s, i, on),
                                          .gi = part || one->kind == DEVICE_COMPUTE_INSTANCE ? s->devices[one->parent].instance : 0xffffffffu,
                                          .ci = part || one->kind == DEVICE_COMPUTE_INSTANCE ? one->instance : 0xffffffffu};
             n++;
@@ -490,7 +490,7 @@ static unsigned samples(struct sim_device *d, unsigned long long newer, struct s
         if (one->end > readable || microseconds(one->end) <= newer)
             continue;
         if (n < room)
-            out[n] = (struct seen){.pid = shown_pid(s, one->pid), .percent = one->percent, .at = microseconds(one->end)};
+            out[n] = (struct seen){.pid = shown_pid(s, one->slot, one->pid), .percent = one->percent, .at = microseconds(one->end)};
         n++;
     }
     return n;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "state.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -191,6 +192,15 @@ static uint64_t boot_ticks(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Number of a process's pid namespace; 0 where it cannot be seen. */
+static uint64_t pid_space(const char *process)
+{
+    char path[64];
+    struct stat about;
+    snprintf(path, sizeof path, "/proc/%.20s/ns/pid", process);
+    return stat(path, &about) == 0 ? about.st_ino : 0;
+}
+
 int slot_take(struct sim_state *s, bool driver)
 {
     for (int round = 0; round < 2; round++) {
@@ -212,6 +222,7 @@ int slot_take(struct sim_state *s, bool driver)
             close(fd);
             const char *tag = secure_getenv("HAMI_SIM_CONTAINER");
             slot->pid = (uint32_t)getpid();
+            slot->space = pid_space("self");
             slot->driver = driver;
             slot->started = boot_ticks();
             ssize_t n = readlink("/proc/self/exe", slot->name, sizeof slot->name - 1);
@@ -398,7 +409,40 @@ void clock_wait_until(struct sim_state *s, int64_t at)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
-uint32_t shown_pid(const struct sim_state *s, uint32_t pid)
+/* Whether a process is called so in its own pid namespace. */
+static bool is_called(const char *process, uint32_t pid)
 {
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%.20s/status", process);
+    FILE *file = fopen(path, "re");
+    unsigned long last = 0;
+    while (file && fgets(line, sizeof line, file)) {
+        const char *word = strncmp(line, "NSpid:", 6) ? NULL : strrchr(line, '\t');
+        last = word ? strtoul(word + 1, NULL, 10) : last;
+    }
+    if (file)
+        fclose(file);
+    return last == pid;
+}
+
+/* The pid by which we see a process of another namespace, as a driver would, which sees the whole host. One that is not to be
+ * seen from here gets a number that no process has. */
+static uint32_t pid_from_here(uint32_t slot, uint64_t space, uint32_t pid)
+{
+    uint32_t found = 0x40000000u + slot;
+    DIR *processes = opendir("/proc");
+    for (struct dirent *one; processes && found >= 0x40000000u && (one = readdir(processes));)
+        if (one->d_name[0] >= '1' && one->d_name[0] <= '9' && pid_space(one->d_name) == space && is_called(one->d_name, pid))
+            found = (uint32_t)strtoul(one->d_name, NULL, 10);
+    if (processes)
+        closedir(processes);
+    return found;
+}
+
+uint32_t shown_pid(const struct sim_state *s, uint32_t slot, uint32_t pid)
+{
+    uint64_t space = s->slots[slot].space;
+    if (s->slots[slot].pid == pid && space && space != pid_space("self"))
+        pid = pid_from_here(slot, space, pid);
     return pid + (uint32_t)s->pid_offset;
 }

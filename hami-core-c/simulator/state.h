@@ -87,7 +87,7 @@ struct sim_use {
 struct sim_slot {
     _Atomic uint32_t state;     /* 0 free, 1 being taken, 2 in use */
     uint32_t pid, container, driver;    /* driver: it has initialised the driver, not only asked about devices */
-    uint64_t started;
+    uint64_t started, space;    /* space: of its pid */
     char name[SIM_TEXT];
     struct sim_use use[SIM_DEVICES];
 };
@@ -173,7 +173,7 @@ void lock_take(struct sim_state *s, struct sim_lock *lock, int self);
 void lock_leave(struct sim_lock *lock);
 int64_t clock_now(const struct sim_state *s);
 void clock_wait_until(struct sim_state *s, int64_t at);
-uint32_t shown_pid(const struct sim_state *s, uint32_t pid);
+uint32_t shown_pid(const struct sim_state *s, uint32_t slot, uint32_t pid);     /* of a process, for whoever asks */
 int descriptor_open(void);
 /* The file beside the state with the content of shared memory; the descriptor stays open. */
 int content_open(void);

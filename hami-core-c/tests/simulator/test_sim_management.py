@@ -64,6 +64,23 @@ def test_processes_are_listed_with_their_memory(bare, nvml):
     assert nvml(program) == []
 
 
+def test_process_of_a_container_is_known_by_its_pid_out_here(bare, nvml):
+    unshare = ("unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no namespaces here")
+    bare.command("start", "A100-40G")
+    client = [bare.libraries / "hami-sim-client", "take", "10", "wait", "60"]
+    variables = bare.environment(LD_LIBRARY_PATH=str(bare.libraries))
+    with subprocess.Popen([*unshare, *client], env=variables, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert "took" in bare.line(holder)
+            (pid,) = nvml("print(json.dumps([p.pid for p in n.nvmlDeviceGetComputeRunningProcesses(handle(0))]))")
+            with open(f"/proc/{pid}/status") as status:
+                assert "NSpid:\t%d\t1\n" % pid in status.read()
+        finally:
+            holder.kill()
+
+
 def test_memory_is_told_in_both_versions(bare, nvml):
     bare.command("start", "T4")
     program = """

@@ -76,7 +76,7 @@ def test_process_of_a_container_is_known_by_its_pid_out_here(bare, nvml):
             assert "took" in bare.line(holder)
             (pid,) = nvml("print(json.dumps([p.pid for p in n.nvmlDeviceGetComputeRunningProcesses(handle(0))]))")
             with open(f"/proc/{pid}/status") as status:
-                assert "NSpid:\t%d\t1\n" % pid in status.read()
+                assert f"NSpid:\t{pid}\t1\n" in status.read()
         finally:
             holder.kill()
 

@@ -40,56 +40,60 @@ void shares_settle_orphans(struct process *p, const struct driver *d, int device
 
 static unsigned class_of(uint64_t bytes)
 {
-    unsigned class = 0;
-    for (uint64_t size = 512; size < bytes; class++)
-        size = class % 2 ? size / 3 * 4 : size / 2 * 3;
-    return class;
+    if (bytes <= 512)
+        return 0;
+    unsigned twice = 63 - (unsigned)__builtin_clzll((bytes - 1) >> 9);
+    return 2 * twice + (bytes <= UINT64_C(768) << twice ? 1 : 2);
 }
 
-static uint32_t blocks_of(unsigned class)
-{
-    uint64_t size = UINT64_C(512) << class / 2;
-    return (uint32_t)(GRANULE / (class % 2 ? size / 2 * 3 : size));
-}
+static uint32_t blocks_of(unsigned class) { return (class % 2 ? 2730u : 4096u) >> class / 2; }
 
 static bool small_make(struct process *p, const struct driver *d, int device, unsigned class)
 {
-    latch_take(&p->pools);
-    uint32_t *live = &p->state.small[device][class].live, *granules_now = &p->state.small[device][class].granules;
-    bool grows = ++*live > *granules_now * blocks_of(class);
-    *granules_now += grows;
-    latch_leave(&p->pools);
-    if (!grows || charge(p, d, device, CHARGE_DATA, GRANULE))
+    struct small *of = &p->state.small[device][class];
+    bool owner = pools_enter(p), grows = ++of->live > of->room;
+    if (__builtin_expect(grows, 0)) {
+        of->granules++;
+        of->room += blocks_of(class);
+    }
+    pools_leave(p, owner);
+    if (__builtin_expect(!grows, 1) || charge(p, d, device, CHARGE_DATA, GRANULE))
         return true;
-    latch_take(&p->pools);
-    --*live;
-    --*granules_now;
-    latch_leave(&p->pools);
+    owner = pools_enter(p);
+    of->live--;
+    of->granules--;
+    of->room -= blocks_of(class);
+    pools_leave(p, owner);
     return false;
 }
 
 static void small_gone(struct process *p, int device, unsigned class)
 {
-    latch_take(&p->pools);
-    uint32_t *live = &p->state.small[device][class].live, *granules_now = &p->state.small[device][class].granules;
-    bool shrinks = --*live < *granules_now;
-    *granules_now -= shrinks;
-    latch_leave(&p->pools);
-    if (shrinks)
+    struct small *of = &p->state.small[device][class];
+    bool owner = pools_enter(p), shrinks = --of->live < of->granules;
+    if (__builtin_expect(shrinks, 0)) {
+        of->granules--;
+        of->room -= blocks_of(class);
+    }
+    pools_leave(p, owner);
+    if (__builtin_expect(shrinks, 0))
         uncharge(p, device, CHARGE_DATA, GRANULE);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------------------------------------- */
 
-bool claim_make(struct process *p, const struct driver *d, const struct place *at, uint64_t bytes, struct claim *out)
+bool claim_make(struct process *p, const struct driver *d, uint64_t bytes, struct claim *c)
 {
-    *out = (struct claim){.at = *at, .kind = bytes <= LARGEST_SHARED ? HELD_SMALL : HELD_BLOCK};
-    if (out->kind == HELD_SMALL) {
-        out->size_class = (uint8_t)class_of(bytes);
-        return small_make(p, d, at->device, out->size_class);
+    c->bytes = 0;
+    if (bytes <= LARGEST_SHARED) {
+        c->kind = HELD_SMALL;
+        c->size_class = (uint8_t)class_of(bytes);
+        return small_make(p, d, c->at.device, c->size_class);
     }
-    out->bytes = granules(bytes);
-    return charge(p, d, at->device, CHARGE_DATA, out->bytes);
+    c->kind = HELD_BLOCK;
+    c->size_class = 0;
+    c->bytes = granules(bytes);
+    return charge(p, d, c->at.device, CHARGE_DATA, c->bytes);
 }
 
 void claim_drop(struct process *p, const struct claim *c)

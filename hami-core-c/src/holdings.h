@@ -14,6 +14,10 @@ static inline uint64_t granules(uint64_t bytes)
     return bytes > UINT64_MAX - GRANULE ? bytes : (bytes + GRANULE - 1) & ~(GRANULE - 1);
 }
 
+/* Sums of pools and of small blocks. Nothing of the pointer table is touched inside. */
+static inline bool pools_enter(struct process *p) { return bias_enter(&p->pointers.bias, &p->pools); }
+static inline void pools_leave(struct process *p, bool owner) { bias_leave(&p->pointers.bias, &p->pools, owner); }
+
 /* Pass calls of processes without limits on; refuse those of processes that must not run. */
 #define GATE(p, next, forward)                                                                  \
     struct process *p;                                                                          \
@@ -27,9 +31,9 @@ static inline uint64_t granules(uint64_t bytes)
 bool charge(struct process *p, const struct driver *d, int device, enum charge kind, uint64_t bytes);
 void uncharge(struct process *p, int device, enum charge kind, uint64_t bytes);
 
-/* A block: reserved before the driver is called, entered or given back after it. */
+/* A block: `at` filled in by the caller, reserved before the driver is called, entered or given back after it. */
 struct claim { struct place at; uint64_t bytes; uint8_t kind, size_class; };
-bool claim_make(struct process *p, const struct driver *d, const struct place *at, uint64_t bytes, struct claim *out);
+bool claim_make(struct process *p, const struct driver *d, uint64_t bytes, struct claim *c);
 void claim_drop(struct process *p, const struct claim *c);
 bool claim_enter(struct process *p, const struct claim *c, enum family family, uint64_t key);
 /* The driver has freed what a holding stood for. */

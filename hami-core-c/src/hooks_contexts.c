@@ -93,6 +93,8 @@ CUresult hook_cuDevicePrimaryCtxRetain(const struct driver *next, CUcontext *pct
         if (place_of(p, dev, &at))                                                              \
             pacer_forget_context(p, (CUcontext)(uintptr_t)atomic_load(&p->state.primary[at.device])); \
         CUresult status = next->name(dev);                                                      \
+        place_changed();                                                                        \
+        place_forget();                                                                         \
         if (status == CUDA_SUCCESS && at.device >= 0)                                    \
             primary_look(p, next, &at);                                                         \
         return status;                                                                          \
@@ -101,6 +103,29 @@ PRIMARY_ENDS(cuDevicePrimaryCtxRelease)
 PRIMARY_ENDS(cuDevicePrimaryCtxRelease_v2)
 PRIMARY_ENDS(cuDevicePrimaryCtxReset)
 PRIMARY_ENDS(cuDevicePrimaryCtxReset_v2)
+
+/* ---- the current context: a thread that was told one need not ask the driver for it ------------------------------------------ */
+
+#define CHANGES(name, params, args)                                                             \
+    CUresult hook_##name(const struct driver *next, UNWRAP params)                              \
+    {                                                                                           \
+        CUresult status = next->name args;                                                      \
+        place_changed();                                                                        \
+        return status;                                                                          \
+    }
+CHANGES(cuCtxSetCurrent, (CUcontext ctx), (ctx))
+CHANGES(cuCtxPushCurrent, (CUcontext ctx), (ctx))
+CHANGES(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx))
+CHANGES(cuCtxPopCurrent, (CUcontext *pctx), (pctx))
+CHANGES(cuCtxPopCurrent_v2, (CUcontext *pctx), (pctx))
+
+CUresult hook_cuGetExportTable(const struct driver *next, const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    CUresult status = next->cuGetExportTable(ppExportTable, pExportTableId);
+    if (status == CUDA_SUCCESS)
+        place_ask_always();
+    return status;
+}
 
 /* ---- contexts of one's own ------------------------------------------------------------------------------------------------ */
 
@@ -113,6 +138,7 @@ PRIMARY_ENDS(cuDevicePrimaryCtxReset_v2)
     if (!charge(p, next, at.device, CHARGE_CONTEXT, cost))                                      \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
     CUresult status = call;                                                                     \
+    place_changed();                                                                            \
     struct holding h = {.bytes = cost, .device = (uint8_t)at.device, .kind = HELD_BLOCK};       \
     if (status != CUDA_SUCCESS || !pctx || !pointers_put(&p->pointers, FAMILY_CONTEXT, (uint64_t)(uintptr_t)*pctx, &h)) \
         uncharge(p, at.device, CHARGE_CONTEXT, cost);                                           \
@@ -148,6 +174,8 @@ CUresult hook_cuCtxCreate_v4(const struct driver *next, CUcontext *pctx, CUctxCr
         bool ours = ctx && pointers_take(&p->pointers, FAMILY_CONTEXT, key, &h);                \
         pacer_forget_context(p, ctx);                                                           \
         CUresult status = next->name(ctx);                                                      \
+        place_changed();                                                                        \
+        place_forget();                                                                         \
         if (ours && status == CUDA_SUCCESS) {                                                   \
             holding_gone(p, FAMILY_CONTEXT, &h);                                                \
             holdings_end_context(p, key);                                                       \

@@ -29,11 +29,10 @@ static CUresult alloc(struct process *p, const struct driver *next, CUdeviceptr 
 CUresult hook_cuMemAlloc_v2(const struct driver *next, CUdeviceptr *dptr, size_t bytesize)
 {
     GATE(p, next, next->cuMemAlloc_v2(dptr, bytesize))
-    struct place at;
     struct claim c;
-    if (!dptr || !bytesize || !place_now(p, next, &at))
+    if (!dptr || !bytesize || !place_now(p, next, &c.at))
         return next->cuMemAlloc_v2(dptr, bytesize);
-    if (!claim_make(p, next, &at, bytesize, &c))
+    if (!claim_make(p, next, bytesize, &c))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = alloc(p, next, dptr, bytesize);
     return entered(p, next, &c, status, status == CUDA_SUCCESS ? *dptr : 0);
@@ -42,11 +41,10 @@ CUresult hook_cuMemAlloc_v2(const struct driver *next, CUdeviceptr *dptr, size_t
 CUresult hook_cuMemAlloc(const struct driver *next, CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     GATE(p, next, next->cuMemAlloc(dptr, bytesize))
-    struct place at;
     struct claim c;
-    if (!dptr || !bytesize || !place_now(p, next, &at))
+    if (!dptr || !bytesize || !place_now(p, next, &c.at))
         return next->cuMemAlloc(dptr, bytesize);
-    if (!claim_make(p, next, &at, bytesize, &c))
+    if (!claim_make(p, next, bytesize, &c))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = next->cuMemAlloc(dptr, bytesize);
     return entered(p, next, &c, status, status == CUDA_SUCCESS ? *dptr : 0);
@@ -55,11 +53,10 @@ CUresult hook_cuMemAlloc(const struct driver *next, CUdeviceptr_v1 *dptr, unsign
 CUresult hook_cuMemAllocManaged(const struct driver *next, CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     GATE(p, next, next->cuMemAllocManaged(dptr, bytesize, flags))
-    struct place at;
     struct claim c;
-    if (!dptr || !bytesize || !place_now(p, next, &at))
+    if (!dptr || !bytesize || !place_now(p, next, &c.at))
         return next->cuMemAllocManaged(dptr, bytesize, flags);
-    if (!claim_make(p, next, &at, bytesize, &c))
+    if (!claim_make(p, next, bytesize, &c))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = next->cuMemAllocManaged(dptr, bytesize, flags);
     return entered(p, next, &c, status, status == CUDA_SUCCESS ? *dptr : 0);
@@ -76,13 +73,13 @@ static uint64_t rows(uint64_t width, uint64_t height)
 
 static bool pitch_settle(struct process *p, const struct driver *next, struct claim *c, uint64_t pitch, uint64_t height)
 {
-    struct claim real;
+    struct claim real = {.at = c->at};
     uint64_t bytes;
     if (__builtin_mul_overflow(pitch, height, &bytes) || !bytes)
         return true;
     if (c->kind == HELD_BLOCK && granules(bytes) == c->bytes)
         return true;
-    if (!claim_make(p, next, &c->at, bytes, &real))
+    if (!claim_make(p, next, bytes, &real))
         return false;
     claim_drop(p, c);
     *c = real;
@@ -93,11 +90,10 @@ CUresult hook_cuMemAllocPitch_v2(const struct driver *next, CUdeviceptr *dptr, s
                                  unsigned int ElementSizeBytes)
 {
     GATE(p, next, next->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes))
-    struct place at;
     struct claim c;
-    if (!dptr || !pPitch || !WidthInBytes || !Height || !place_now(p, next, &at))
+    if (!dptr || !pPitch || !WidthInBytes || !Height || !place_now(p, next, &c.at))
         return next->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-    if (!claim_make(p, next, &at, rows(WidthInBytes, Height), &c))
+    if (!claim_make(p, next, rows(WidthInBytes, Height), &c))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = next->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (status == CUDA_SUCCESS && !pitch_settle(p, next, &c, *pPitch, Height)) {
@@ -111,11 +107,10 @@ CUresult hook_cuMemAllocPitch(const struct driver *next, CUdeviceptr_v1 *dptr, u
                               unsigned int Height, unsigned int ElementSizeBytes)
 {
     GATE(p, next, next->cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes))
-    struct place at;
     struct claim c;
-    if (!dptr || !pPitch || !WidthInBytes || !Height || !place_now(p, next, &at))
+    if (!dptr || !pPitch || !WidthInBytes || !Height || !place_now(p, next, &c.at))
         return next->cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-    if (!claim_make(p, next, &at, rows(WidthInBytes, Height), &c))
+    if (!claim_make(p, next, rows(WidthInBytes, Height), &c))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = next->cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (status == CUDA_SUCCESS && !pitch_settle(p, next, &c, *pPitch, Height)) {
@@ -209,16 +204,16 @@ static uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, uns
 /* Reserve by estimate, keep what the driver says it is. */
 #define ARRAY(handle, make, destroy, size_of, bytes)                                            \
     GATE(p, next, make)                                                                         \
-    struct place at;                                                                            \
     struct claim c, real;                                                                       \
-    if (!(handle) || !place_now(p, next, &at))                                                  \
+    if (!(handle) || !place_now(p, next, &c.at))                                                \
         return make;                                                                            \
-    if (!claim_make(p, next, &at, bytes, &c))                                                   \
+    if (!claim_make(p, next, bytes, &c))                                                        \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
     CUresult status = make;                                                                     \
     CUDA_ARRAY_MEMORY_REQUIREMENTS need = {0};                                                  \
-    if (status == CUDA_SUCCESS && next->size_of && next->size_of(&need, *(handle), at.ordinal) == CUDA_SUCCESS && need.size) { \
-        if (!claim_make(p, next, &at, need.size, &real)) {                                      \
+    if (status == CUDA_SUCCESS && next->size_of && next->size_of(&need, *(handle), c.at.ordinal) == CUDA_SUCCESS && need.size) { \
+        real.at = c.at;                                                                         \
+        if (!claim_make(p, next, need.size, &real)) {                                           \
             next->destroy(*(handle));                                                           \
             status = CUDA_ERROR_OUT_OF_MEMORY;                                                  \
         } else {                                                                                \

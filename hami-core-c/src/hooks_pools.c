@@ -30,7 +30,7 @@ static bool reserved(const struct driver *d, uint64_t pool, uint64_t *bytes)
 /* Bring the charge to max(live, kept); false: it would have to grow beyond the limit. */
 static bool settle(struct process *p, uint64_t handle, uint64_t kept)
 {
-    latch_take(&p->pools);
+    bool owner = pools_enter(p);
     struct pool *one = pool_of(p, handle, -1);
     uint64_t want = one ? larger(one->live, kept) : 0, was = one ? one->charged : 0;
     int device = one ? one->device : NO_DEVICE;
@@ -38,7 +38,7 @@ static bool settle(struct process *p, uint64_t handle, uint64_t kept)
         one->charged = want;
     if (one && one->gone && !one->live)
         one->handle = 0;
-    latch_leave(&p->pools);
+    pools_leave(p, owner);
     if (device == NO_DEVICE || want == was)
         return true;
     if (want < was) {
@@ -47,11 +47,11 @@ static bool settle(struct process *p, uint64_t handle, uint64_t kept)
     }
     if (ledger_reserve(&p->state.ledger, (unsigned)device, CHARGE_DATA, want - was, p->state.rules[device].memory) == VERDICT_DONE)
         return true;
-    latch_take(&p->pools);
+    owner = pools_enter(p);
     one = pool_of(p, handle, -1);
     if (one)
         one->charged -= want - was;
-    latch_leave(&p->pools);
+    pools_leave(p, owner);
     return false;
 }
 
@@ -60,9 +60,9 @@ void pools_settle(struct process *p, const struct driver *d)
     if (!atomic_exchange_explicit(&p->state.pools_loose, 0, memory_order_relaxed))
         return;
     for (unsigned i = 0; i < POOLS; i++) {
-        latch_take(&p->pools);
+        bool owner = pools_enter(p);
         struct pool one = p->state.pools[i];
-        latch_leave(&p->pools);
+        pools_leave(p, owner);
         uint64_t kept = 0;
         if (!one.handle || one.charged <= one.live)
             continue;
@@ -78,9 +78,9 @@ void pools_trim(struct process *p, const struct driver *d, int device)
     if (!d->cuMemPoolTrimTo || atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
         return;
     for (unsigned i = 0; i < POOLS; i++) {
-        latch_take(&p->pools);
+        bool owner = pools_enter(p);
         struct pool one = p->state.pools[i];
-        latch_leave(&p->pools);
+        pools_leave(p, owner);
         uint64_t kept = 0;
         if (!one.handle || one.gone || one.device != device || one.charged <= one.live)
             continue;
@@ -91,11 +91,11 @@ void pools_trim(struct process *p, const struct driver *d, int device)
 
 void pool_block_gone(struct process *p, const struct holding *h)
 {
-    latch_take(&p->pools);
+    bool owner = pools_enter(p);
     struct pool *one = pool_of(p, h->extra, -1);
     if (one)
         one->live -= h->bytes < one->live ? h->bytes : one->live;
-    latch_leave(&p->pools);
+    pools_leave(p, owner);
     atomic_store_explicit(&p->state.pools_loose, 1, memory_order_relaxed);
 }
 
@@ -111,7 +111,7 @@ struct stream_claim { uint64_t pool, bytes, fresh; int device; };
 /* What the pool has room for costs nothing more. */
 static bool stream_reserve(struct process *p, const struct driver *d, uint64_t pool, int device, uint64_t bytes, struct stream_claim *out)
 {
-    latch_take(&p->pools);
+    bool owner = pools_enter(p);
     struct pool *one = pool_of(p, pool, device);
     uint64_t room = one && one->charged > one->live ? one->charged - one->live : 0;
     *out = (struct stream_claim){.pool = one ? pool : 0, .bytes = bytes, .fresh = bytes > room ? granules(bytes - room) : 0,
@@ -120,18 +120,18 @@ static bool stream_reserve(struct process *p, const struct driver *d, uint64_t p
         one->live += bytes;
         one->charged += out->fresh;
     }
-    latch_leave(&p->pools);
+    pools_leave(p, owner);
     if (!one)
         out->fresh = granules(bytes);
     if (out->device == NO_DEVICE || charge(p, d, out->device, CHARGE_DATA, out->fresh))
         return true;
-    latch_take(&p->pools);
+    owner = pools_enter(p);
     one = pool_of(p, pool, -1);
     if (one) {
         one->live -= bytes;
         one->charged -= out->fresh;
     }
-    latch_leave(&p->pools);
+    pools_leave(p, owner);
     return false;
 }
 
@@ -258,9 +258,9 @@ CUresult hook_cuMemPoolCreate(const struct driver *next, CUmemoryPool *pool, con
     if (status != CUDA_SUCCESS || !pool || !poolProps)
         return status;
     bool device = poolProps->location.type == LOCATION_DEVICE && place_of(p, poolProps->location.id, &at);
-    latch_take(&p->pools);
+    bool owner = pools_enter(p);
     pool_of(p, (uint64_t)(uintptr_t)*pool, device ? at.device : NO_DEVICE);
-    latch_leave(&p->pools);
+    pools_leave(p, owner);
     return status;
 }
 
@@ -270,11 +270,11 @@ CUresult hook_cuMemPoolDestroy(const struct driver *next, CUmemoryPool pool)
     CUresult status = next->cuMemPoolDestroy(pool);
     if (status != CUDA_SUCCESS)
         return status;
-    latch_take(&p->pools);
+    bool owner = pools_enter(p);
     struct pool *one = pool_of(p, (uint64_t)(uintptr_t)pool, -1);
     if (one)
         one->gone = true;
-    latch_leave(&p->pools);
+    pools_leave(p, owner);
     settle(p, (uint64_t)(uintptr_t)pool, 0);
     return status;
 }

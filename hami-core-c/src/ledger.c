@@ -84,7 +84,7 @@ static bool lock_slowly(struct ledger *l, _Atomic uint64_t *word, bool *recount)
     }
 }
 
-bool ledger_lock(struct ledger *l, unsigned device)
+static inline bool enter(struct ledger *l, unsigned device)
 {
     _Atomic uint64_t *word = &l->extension->devices[device].owner;
     uint64_t free = 0;
@@ -98,18 +98,21 @@ bool ledger_lock(struct ledger *l, unsigned device)
     return true;
 }
 
-void ledger_unlock(struct ledger *l, unsigned device)
+static inline void leave(struct ledger *l, unsigned device)
 {
     STEP(STEP_UNLOCK);
     atomic_store_explicit(&l->extension->devices[device].owner, 0, memory_order_release);
 }
+
+bool ledger_lock(struct ledger *l, unsigned device) { return enter(l, device); }
+void ledger_unlock(struct ledger *l, unsigned device) { leave(l, device); }
 
 static _Atomic uint64_t *part(struct hami_memory *m, enum charge kind)
 {
     return kind == CHARGE_CONTEXT ? &m->context : kind == CHARGE_MODULE ? &m->module : &m->data;
 }
 
-void ledger_slot_add(struct ledger *l, unsigned slot, unsigned device, enum charge kind, int64_t bytes)
+static inline void slot_add(struct ledger *l, unsigned slot, unsigned device, enum charge kind, int64_t bytes)
 {
     struct hami_memory *m = &l->region->slots[slot].used[device];
     _Atomic uint64_t *word = part(m, kind);
@@ -118,6 +121,11 @@ void ledger_slot_add(struct ledger *l, unsigned slot, unsigned device, enum char
         down = was;
     store(word, bytes < 0 ? was - down : was + (uint64_t)bytes);
     store(&m->total, bytes < 0 ? total - (down < total ? down : total) : total + (uint64_t)bytes);
+}
+
+void ledger_slot_add(struct ledger *l, unsigned slot, unsigned device, enum charge kind, int64_t bytes)
+{
+    slot_add(l, slot, device, kind, bytes);
 }
 
 static void zero(struct hami_memory *m)
@@ -225,16 +233,21 @@ uint64_t ledger_used(const struct ledger *l, unsigned device)
 }
 
 /* Inside: bytes that could not be returned when they were freed. */
-static void pay(struct ledger *l, unsigned device)
+static void pay_owed(struct ledger *l, unsigned device)
 {
     struct hami_device *d = &l->extension->devices[device];
+    atomic_store(&l->owes[device], 0);
     for (int kind = 0; kind < CHARGES; kind++) {
-        if (__builtin_expect(load(&l->owed[device][kind]) == 0, 1))
-            continue;
         uint64_t bytes = atomic_exchange(&l->owed[device][kind], 0), used = load(&d->used);
         store(&d->used, used - (bytes < used ? bytes : used));
         ledger_slot_add(l, l->slot, device, (enum charge)kind, -(int64_t)bytes);
     }
+}
+
+static inline void pay(struct ledger *l, unsigned device)
+{
+    if (__builtin_expect(atomic_load_explicit(&l->owes[device], memory_order_relaxed), 0))
+        pay_owed(l, device);
 }
 
 enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes, uint64_t limit)
@@ -242,7 +255,7 @@ enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind,
     struct hami_device *d = &l->extension->devices[device];
     if (bytes > INT64_MAX)
         return VERDICT_FULL;
-    if (!ledger_lock(l, device))
+    if (!enter(l, device))
         return VERDICT_STUCK;
     pay(l, device);
     STEP(STEP_CHECK);
@@ -254,11 +267,11 @@ enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind,
     enum verdict verdict = used > limit || bytes > limit - used ? VERDICT_FULL : VERDICT_DONE;
     if (verdict == VERDICT_DONE) {
         STEP(STEP_SLOT_UP);
-        ledger_slot_add(l, l->slot, device, kind, (int64_t)bytes);
+        slot_add(l, l->slot, device, kind, (int64_t)bytes);
         STEP(STEP_USED_UP);
         store(&d->used, used + bytes);
     }
-    ledger_unlock(l, device);
+    leave(l, device);
     return verdict;
 }
 
@@ -267,8 +280,9 @@ void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t
     struct hami_device *d = &l->extension->devices[device];
     if (!bytes)
         return;
-    if (!ledger_lock(l, device)) {
+    if (!enter(l, device)) {
         atomic_fetch_add(&l->owed[device][kind], bytes);
+        atomic_store(&l->owes[device], 1);
         return;
     }
     pay(l, device);
@@ -276,8 +290,8 @@ void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t
     STEP(STEP_USED_DOWN);
     store(&d->used, used - (bytes < used ? bytes : used));
     STEP(STEP_SLOT_DOWN);
-    ledger_slot_add(l, l->slot, device, kind, -(int64_t)bytes);
-    ledger_unlock(l, device);
+    slot_add(l, l->slot, device, kind, -(int64_t)bytes);
+    leave(l, device);
 }
 
 void ledger_claim(struct ledger *l, int32_t pid)

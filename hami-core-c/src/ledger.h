@@ -27,6 +27,7 @@ struct ledger {
     uint64_t name;                  /* what we write into owner words */
     struct liveness liveness;
     _Atomic uint64_t owed[HAMI_DEVICES][CHARGES];   /* returned while a word was stuck; goes with the next change */
+    _Atomic uint32_t owes[HAMI_DEVICES];            /* some of the above is not 0 */
 };
 
 /* Our byte is held. Drop what the slot's last user left behind, also its owner words, and appear as in use. Any thread, once. */

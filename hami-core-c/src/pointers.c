@@ -65,7 +65,7 @@ bool pointers_put(struct pointers *p, enum family family, uint64_t number, const
 {
     uint64_t key = key_of(family, number);
     struct pointer_shard *s = shard_of(p, key);
-    latch_take(&s->latch);
+    bool owner = bias_enter(&p->bias, &s->latch);
     bool room = (s->power && s->count < (UINT64_C(3) << s->power) / 4) || grow(s);
     if (room) {
         struct pointer_entry *e = &s->entries[find(s, key)];
@@ -73,7 +73,7 @@ bool pointers_put(struct pointers *p, enum family family, uint64_t number, const
         *e = (struct pointer_entry){.key = key, .context = h->context, .extra = h->extra, .bytes = h->bytes & 0xffffffffffff,
             .device = h->device, .kind = h->kind};
     }
-    latch_leave(&s->latch);
+    bias_leave(&p->bias, &s->latch, owner);
     return room;
 }
 
@@ -101,14 +101,14 @@ bool pointers_take(struct pointers *p, enum family family, uint64_t number, stru
 {
     uint64_t key = key_of(family, number);
     struct pointer_shard *s = shard_of(p, key);
-    latch_take(&s->latch);
+    bool owner = bias_enter(&p->bias, &s->latch);
     uint64_t i = s->power ? find(s, key) : 0;
     bool there = s->power && s->entries[i].key;
     if (there) {
         unpack(&s->entries[i], out);
         remove_at(s, i);
     }
-    latch_leave(&s->latch);
+    bias_leave(&p->bias, &s->latch, owner);
     return there;
 }
 
@@ -116,12 +116,12 @@ bool pointers_get(struct pointers *p, enum family family, uint64_t number, struc
 {
     uint64_t key = key_of(family, number);
     struct pointer_shard *s = shard_of(p, key);
-    latch_take(&s->latch);
+    bool owner = bias_enter(&p->bias, &s->latch);
     uint64_t i = s->power ? find(s, key) : 0;
     bool there = s->power && s->entries[i].key;
     if (there)
         unpack(&s->entries[i], out);
-    latch_leave(&s->latch);
+    bias_leave(&p->bias, &s->latch, owner);
     return there;
 }
 
@@ -129,7 +129,7 @@ bool pointers_add(struct pointers *p, enum family family, uint64_t number, int64
 {
     uint64_t key = key_of(family, number);
     struct pointer_shard *s = shard_of(p, key);
-    latch_take(&s->latch);
+    bool owner = bias_enter(&p->bias, &s->latch);
     uint64_t i = s->power ? find(s, key) : 0;
     bool there = s->power && s->entries[i].key;
     if (there) {
@@ -138,7 +138,7 @@ bool pointers_add(struct pointers *p, enum family family, uint64_t number, int64
         if (!out->extra)
             remove_at(s, i);
     }
-    latch_leave(&s->latch);
+    bias_leave(&p->bias, &s->latch, owner);
     return there;
 }
 
@@ -146,13 +146,13 @@ bool pointers_widen(struct pointers *p, enum family family, uint64_t number, uin
 {
     uint64_t key = key_of(family, number);
     struct pointer_shard *s = shard_of(p, key);
-    latch_take(&s->latch);
+    bool owner = bias_enter(&p->bias, &s->latch);
     uint64_t i = s->power ? find(s, key) : 0;
     bool there = s->power && s->entries[i].key;
     *more = there && bytes > s->entries[i].bytes ? bytes - s->entries[i].bytes : 0;
     if (*more)
         s->entries[i].bytes = bytes & 0xffffffffffff;
-    latch_leave(&s->latch);
+    bias_leave(&p->bias, &s->latch, owner);
     return there;
 }
 
@@ -161,7 +161,7 @@ void pointers_drop(struct pointers *p, uint64_t context, void (*gone)(void *who,
 {
     for (unsigned n = 0; n < POINTER_SHARDS; n++) {
         struct pointer_shard *s = &p->shards[n];
-        latch_take(&s->latch);
+        bool owner = bias_enter(&p->bias, &s->latch);
         for (uint64_t i = 0; s->power && i < UINT64_C(1) << s->power;) {
             struct pointer_entry e = s->entries[i];
             if (!e.key || e.context != context) {
@@ -171,11 +171,11 @@ void pointers_drop(struct pointers *p, uint64_t context, void (*gone)(void *who,
             remove_at(s, i);
             struct holding h;
             unpack(&e, &h);
-            latch_leave(&s->latch);     /* the ledger is never changed inside */
+            bias_leave(&p->bias, &s->latch, owner);     /* the ledger is never changed inside */
             gone(who, (enum family)((e.key >> 60) - 1), e.key & UINT64_C(0x0fffffffffffffff), &h);
-            latch_take(&s->latch);
+            owner = bias_enter(&p->bias, &s->latch);
         }
-        latch_leave(&s->latch);
+        bias_leave(&p->bias, &s->latch, owner);
     }
 }
 

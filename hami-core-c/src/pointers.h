@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "latch.h"
+#include "bias.h"
 
 #define POINTER_SHARDS 32
 
@@ -23,6 +23,7 @@ struct holding {
 };
 
 struct pointers {
+    struct bias bias;               /* over the latches */
     struct pointer_shard {
         struct latch latch;
         uint32_t power;             /* room is 2^power entries; 0 = none yet */

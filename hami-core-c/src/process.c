@@ -9,29 +9,26 @@
 /* From the C library, in every version: what pthread_atfork is made of, without its library. */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
 
-static _Atomic(struct process *) mine;
+_Atomic(struct process *) process_mine;
 
 /* Kernels before 4.14 know no wiping: there at least fork is told. */
 static void wipe_in_child(void)
 {
-    struct process *p = atomic_load_explicit(&mine, memory_order_acquire);
+    struct process *p = atomic_load_explicit(&process_mine, memory_order_acquire);
     if (p)
         *(volatile uint32_t *)&p->stage = 0;
-    atomic_store_explicit(&mine, NULL, memory_order_release);
+    atomic_store_explicit(&process_mine, NULL, memory_order_release);
 }
 
-struct process *process(void)
+struct process *process_make(void)
 {
-    struct process *p = atomic_load_explicit(&mine, memory_order_acquire);
-    if (__builtin_expect(p != NULL, 1))
-        return p;
-    size_t size = (sizeof *p + 65535) & ~(size_t)65535;
-    p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t size = (sizeof(struct process) + 65535) & ~(size_t)65535;
+    struct process *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     int wipes = madvise(p, size, MADV_WIPEONFORK) == 0;
     struct process *first = NULL;
-    if (!atomic_compare_exchange_strong(&mine, &first, p)) {
+    if (!atomic_compare_exchange_strong(&process_mine, &first, p)) {
         munmap(p, size);
         return first;
     }
@@ -42,5 +39,5 @@ struct process *process(void)
 
 struct process *process_if_any(void)
 {
-    return atomic_load_explicit(&mine, memory_order_acquire);
+    return atomic_load_explicit(&process_mine, memory_order_acquire);
 }

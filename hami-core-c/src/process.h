@@ -3,6 +3,8 @@
 #ifndef HAMI_PROCESS_H
 #define HAMI_PROCESS_H
 
+#include <stddef.h>
+
 #include "latch.h"
 #include "pacer.h"
 #include "pointers.h"
@@ -19,8 +21,14 @@ struct process {
     struct pacer pacers[HAMI_DEVICES];
 };
 
+extern _Atomic(struct process *) process_mine __attribute__((visibility("hidden")));
+struct process *process_make(void);
 /* Never NULL, except where even one page cannot be had. Safe at any time. */
-struct process *process(void);
+static inline struct process *process(void)
+{
+    struct process *p = atomic_load_explicit(&process_mine, memory_order_acquire);
+    return __builtin_expect(p != NULL, 1) ? p : process_make();
+}
 /* NULL where nothing of ours ever ran. */
 struct process *process_if_any(void);
 

@@ -136,6 +136,7 @@ void runtime_map(struct process *p, const struct driver *d)
         say(SAY_INFO, "device %d is number %d of the region, memory %llu, cores %u", i, index, (unsigned long long)s->rules[index].memory,
             s->rules[index].cores);
     }
+    place_forget();                     /* what a parent knew */
     atomic_store_explicit(&s->mapped, 1, memory_order_release);
     latch_leave(&p->starting);
 }
@@ -154,28 +155,27 @@ enum stage runtime_stage_slowly(const struct driver *d)
 
 /* ---- where a call works --------------------------------------------------------------------------------------------------- */
 
-static _Atomic uint32_t contexts_ended;
-static _Thread_local struct { CUcontext context; CUdevice ordinal; uint32_t ended; } here __attribute__((tls_model("initial-exec")));
+_Atomic uint32_t places_ended;
+_Thread_local struct here here __attribute__((tls_model("initial-exec")));
+static _Atomic bool unseen;
 
-void place_forget(void) { atomic_fetch_add_explicit(&contexts_ended, 1, memory_order_release); }
+void place_forget(void) { atomic_fetch_add_explicit(&places_ended, 1, memory_order_release); }
 
-bool place_of(struct process *p, CUdevice ordinal, struct place *out)
+void place_ask_always(void)
 {
-    *out = (struct place){.device = -1, .ordinal = ordinal};
-    if (ordinal < 0 || ordinal >= ORDINALS)
-        return false;
-    out->device = p->state.index_of[ordinal];
-    return out->device >= 0;
+    if (!atomic_exchange(&unseen, true))
+        place_forget();
 }
 
-bool place_now(struct process *p, const struct driver *d, struct place *out)
+bool place_ask(struct process *p, const struct driver *d, struct place *out)
 {
     CUcontext now = NULL;
+    uint32_t ended = atomic_load_explicit(&places_ended, memory_order_acquire);
     out->device = -1;
+    here.driver = NULL;
     if (!d->cuCtxGetCurrent || d->cuCtxGetCurrent(&now) != CUDA_SUCCESS || !now)
         return false;
-    uint32_t ended = atomic_load_explicit(&contexts_ended, memory_order_acquire);
-    if (__builtin_expect(here.context != now || here.ended != ended, 0)) {
+    if (here.context != now || here.ended != ended) {
         CUdevice ordinal;
         if (!d->cuCtxGetDevice || d->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
             return false;
@@ -183,6 +183,8 @@ bool place_now(struct process *p, const struct driver *d, struct place *out)
         here.ordinal = ordinal;
         here.ended = ended;
     }
+    if (!atomic_load_explicit(&unseen, memory_order_acquire))
+        here.driver = d;
     bool counted = place_of(p, here.ordinal, out);
     out->context = now;
     return counted;

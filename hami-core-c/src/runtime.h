@@ -26,10 +26,39 @@ static inline enum stage runtime_stage(struct process **p, const struct driver *
 }
 
 struct place { int device; CUdevice ordinal; CUcontext context; };  /* device: index in the region */
+
+static inline bool place_of(struct process *p, CUdevice ordinal, struct place *out)
+{
+    *out = (struct place){.device = -1, .ordinal = ordinal};
+    if (ordinal < 0 || ordinal >= ORDINALS)
+        return false;
+    out->device = p->state.index_of[ordinal];
+    return out->device >= 0;
+}
+
+/* What a thread knows of its current context: good as long as nothing changed it (driver not NULL) and no context ended. Programs
+ * change it by functions that we stand in for; where a program has private tables of the driver, it is asked each time. */
+struct here { const struct driver *driver; CUcontext context; CUdevice ordinal; uint32_t ended; };
+extern _Thread_local struct here here __attribute__((visibility("hidden"), tls_model("initial-exec")));
+extern _Atomic uint32_t places_ended __attribute__((visibility("hidden")));
+bool place_ask(struct process *p, const struct driver *d, struct place *out);
+
 /* Where a call of this thread would work. False: no context, or a device that is not ours to count. */
-bool place_now(struct process *p, const struct driver *d, struct place *out);
-bool place_of(struct process *p, CUdevice ordinal, struct place *out);
+static inline bool place_now(struct process *p, const struct driver *d, struct place *out)
+{
+    if (__builtin_expect(here.driver != d || here.ended != atomic_load_explicit(&places_ended, memory_order_acquire), 0))
+        return place_ask(p, d, out);
+    out->context = here.context;
+    out->ordinal = here.ordinal;
+    out->device = (unsigned)here.ordinal < ORDINALS ? p->state.index_of[here.ordinal] : -1;
+    return out->device >= 0;
+}
+
+/* This thread's current context may be another one now. */
+static inline void place_changed(void) { here.driver = NULL; }
 /* A context is gone: nobody may know its device any longer. */
 void place_forget(void);
+/* Contexts may change unseen from now on. */
+void place_ask_always(void);
 
 #endif

@@ -18,6 +18,10 @@ struct pool {                       /* under process.pools */
 #define POOLS 64
 #define SMALL_CLASSES 23
 
+struct small {                      /* blocks that share granules, of one size; under process.pools */
+    uint32_t live, granules, room;  /* room: blocks that the granules hold */
+};
+
 struct state {
     struct limits limits;
     struct options options;
@@ -30,7 +34,7 @@ struct state {
     struct rule rules[HAMI_DEVICES];/* by index in the region */
     int8_t index_of[ORDINALS];      /* by ordinal of the driver; -1: not mapped */
     _Atomic uint32_t mapped;
-    struct { uint32_t live, granules; } small[HAMI_DEVICES][SMALL_CLASSES];    /* blocks that share granules; under process.pools */
+    struct small small[HAMI_DEVICES][SMALL_CLASSES];
     _Atomic uint64_t physical_made; /* numbers of FAMILY_PHYSICAL */
     struct pool pools[POOLS];
     _Atomic uint32_t primary_charged[HAMI_DEVICES];

@@ -210,10 +210,15 @@ static const struct table *exported_table(enum library which, enum hook name)
     return t;
 }
 
-const struct driver *exported_driver(enum hook name)
+_Atomic(const struct driver *) exported_driver_known;
+
+const struct driver *exported_driver_find(enum hook name)
 {
     const struct table *t = exported_table(DRIVER, name);
-    return t ? &t->driver : NULL;
+    if (!t)
+        return NULL;
+    atomic_store_explicit(&exported_driver_known, &t->driver, memory_order_release);
+    return &t->driver;
 }
 
 const struct nvml *exported_nvml(enum hook name)

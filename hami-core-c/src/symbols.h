@@ -2,6 +2,7 @@
 #ifndef HAMI_SYMBOLS_H
 #define HAMI_SYMBOLS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "driver.h"
@@ -45,7 +46,13 @@ struct nvml {
 #define OBJECTS 2                   /* driver objects of one process that we keep apart; further ones are passed through */
 
 /* The functions of the object an exported name of ours shadows; NULL: there is no driver. */
-const struct driver *exported_driver(enum hook name);
+const struct driver *exported_driver_find(enum hook name);
+extern _Atomic(const struct driver *) exported_driver_known __attribute__((visibility("hidden")));
+static inline const struct driver *exported_driver(enum hook name)
+{
+    const struct driver *d = atomic_load_explicit(&exported_driver_known, memory_order_acquire);
+    return __builtin_expect(d != NULL, 1) ? d : exported_driver_find(name);
+}
 const struct nvml *exported_nvml(enum hook name);
 const struct driver *driver_number(unsigned object);
 const struct nvml *nvml_number(unsigned object);

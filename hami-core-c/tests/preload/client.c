@@ -26,6 +26,8 @@
     F(cuDevicePrimaryCtxRelease_v2, 11000, (CUdevice), "")                                                                              \
     F(cuDevicePrimaryCtxReset_v2, 11000, (CUdevice), "")                                                                                \
     F(cuCtxSetCurrent, 4000, (CUcontext), "")                                                                                           \
+    F(cuCtxPushCurrent_v2, 4000, (CUcontext), "")                                                                                       \
+    F(cuCtxPopCurrent_v2, 4000, (CUcontext *), "")                                                                                      \
     F(cuCtxCreate_v2, 3020, (CUcontext *, unsigned, CUdevice), "")                                                                      \
     F(cuCtxDestroy_v2, 4000, (CUcontext), "")                                                                                           \
     F(cuCtxSetLimit, 3010, (CUlimit, size_t), "")                                                                                       \
@@ -205,6 +207,11 @@ static void run(char **word, int words)
         if (s == CUDA_SUCCESS)
             s = gpu.cuCtxSetCurrent(contexts[i]);
         answer(s, 0, 0);
+    } else if (!strcmp(what, "push"))
+        answer(gpu.cuCtxPushCurrent_v2(contexts[i]), 0, 0);
+    else if (!strcmp(what, "pop")) {
+        CUcontext old;
+        answer(gpu.cuCtxPopCurrent_v2(&old), 0, 0);
     } else if (!strcmp(what, "leave"))
         answer(gpu.cuDevicePrimaryCtxRelease_v2(i), 0, 0);
     else if (!strcmp(what, "reset"))

@@ -128,6 +128,23 @@ def test_many_small_blocks_cannot_add_up_to_more(pair: Container, judged: Callab
     judged()
 
 
+def test_memory_is_charged_to_the_card_of_the_current_context(tenant: Container, judged: Callable[[], None]) -> None:
+    program = tenant.run()
+    assert program("context 1") == 0
+    assert program("alloc 0 200") == 0
+    assert program("push 0") == 0
+    assert program.used() == CONTEXT_MIB
+    assert program("alloc 1 100") == 0
+    assert program("newcontext 2 1") == 0
+    assert program.used() == 2 * CONTEXT_MIB + 200
+    assert program("endcontext 2") == 0
+    assert program.used() == CONTEXT_MIB + 100
+    assert program("alloc 2 950") == OUT_OF_MEMORY
+    assert program("pop") == 0
+    assert program.used() == CONTEXT_MIB + 200
+    judged()
+
+
 def test_contexts_are_paid_before_they_exist(tenant: Container, judged: Callable[[], None]) -> None:
     one = tenant.run()
     assert one("alloc 0 800") == 0

@@ -81,8 +81,43 @@ static void threads_do_not_meet(void)
         pthread_join(t[i], NULL);
 }
 
+static _Atomic int stranger_ready, stranger_done;
+static struct pointers shared_late;
+
+static void *stranger(void *argument)
+{
+    struct holding h = {.bytes = 1}, out;
+    while (!stranger_ready)
+        ;
+    for (uint64_t i = 0; i < 20000; i++) {
+        CHECK(pointers_put(&shared_late, FAMILY_HANDLE, 7 + i % 3, &h));
+        CHECK(pointers_take(&shared_late, FAMILY_HANDLE, 7 + i % 3, &out));
+    }
+    stranger_done = 1;
+    return argument;
+}
+
+/* The first user goes in without a lock; a second thread comes while it is busy, and neither loses anything. */
+static void a_second_thread_ends_the_privilege_of_the_first(void)
+{
+    pthread_t t;
+    struct holding h = {.bytes = 1}, out;
+    CHECK(pointers_put(&shared_late, FAMILY_POINTER, 1, &h));
+    CHECK(shared_late.bias.stage == BIAS_ON || !bias_possible());
+    pthread_create(&t, NULL, stranger, NULL);
+    for (uint64_t i = 0; !stranger_done; i++) {
+        stranger_ready = i > 1000;
+        CHECK(pointers_put(&shared_late, FAMILY_POINTER, 2 + i % 500, &h));
+        CHECK(pointers_take(&shared_late, FAMILY_POINTER, 2 + i % 500, &out));
+    }
+    pthread_join(t, NULL);
+    SAME(shared_late.bias.stage, BIAS_OVER);
+    SAME(pointers_count(&shared_late), 1);
+}
+
 int main(void)
 {
+    a_second_thread_ends_the_privilege_of_the_first();
     what_is_put_is_taken_once();
     a_model_agrees_over_many_changes();
     what_dies_with_a_context_is_dropped_and_nothing_else();

@@ -11,6 +11,7 @@ from hami_core_py.errors import HamiError
 from hami_core_py.servers.agentmetrics import AgentCollector
 from hami_core_py.servers.backend_errors import BackendErrors
 from hami_core_py.servers.deviceplugin import cdi_names
+from hami_core_py.servers.hostpids import HostPids
 from hami_core_py.servers.http import HttpServer, Listen, operations
 from hami_core_py.servers.pluginserver import PluginServers
 from hami_core_py.servers.podresources import PodResourcesClient
@@ -75,6 +76,8 @@ def command(
     except (HamiError, ValueError) as problem:
         fail(str(problem))
         return
+    host_pids = HostPids(agent.holdings)
+    host_pids.start()
     plugins = PluginServers(agent)
     plugins.start()
     http: HttpServer | None = None
@@ -86,6 +89,7 @@ def command(
     finally:
         plugins.stop()
         agent.stop()
+        host_pids.stop()
         if http is not None:
             http.stop()
         client.close()

@@ -59,29 +59,29 @@ class Agent:
         names = [backend.info.name for backend in self._asked]
         self._remembered = Remembered(options.state_dir / "devices", self.table, names, ask.families, self.mode)
         self._events = Events(client, "hami-device-plugin")
-        self._holdings = Holdings(options.state_dir)
+        self.holdings = Holdings(options.state_dir)
         self._host_files = HostFiles(options.state_dir)
         self._pods = LocalPods(client, options.node, ask.families, trust_v210=options.trust_v210)
         mounts = Mounts(options.proc)
         self.checkpoints = Checkpoints(
-            options.plugin_dir, cdi_names, pods=self._pods, holdings=self._holdings, pod_resources=pod_resources
+            options.plugin_dir, cdi_names, pods=self._pods, holdings=self.holdings, pod_resources=pod_resources
         )
         self._granter = Granter(
             ask,
             self.table,
-            self._holdings,
+            self.holdings,
             self._host_files,
             cdi_dir=options.cdi_dir,
             vendor_dirs=options.vendor_cdi_dirs,
             timeout_seconds=options.call_timeout_seconds,
             has_ended=self._pods.has_ended,
         )
-        verifier = Verifier(ask, options.node, self.table, self._pods, self._holdings, self.checkpoints, mounts)
+        verifier = Verifier(ask, options.node, self.table, self._pods, self.holdings, self.checkpoints, mounts)
         self.identity: LateIdentity | OrderedIdentity
         if self.mode == "late":
             self.identity = LateIdentity(
                 ask,
-                self._holdings,
+                self.holdings,
                 self.checkpoints,
                 verifier,
                 self._granter,
@@ -94,7 +94,7 @@ class Agent:
                 ask,
                 options.node,
                 client,
-                self._holdings,
+                self.holdings,
                 verifier,
                 self._granter,
                 self.meter,
@@ -102,7 +102,7 @@ class Agent:
                 events=self._events,
             )
         self._cleanup = CleanUp(
-            self._holdings,
+            self.holdings,
             self.checkpoints,
             self._pods,
             self._granter,
@@ -139,7 +139,7 @@ class Agent:
         :raises SettingsError: a directory cannot be used.
         """
         try:
-            self._holdings.open()
+            self.holdings.open()
             self._remembered.recall()
             if self.mode == "late":
                 self.options.cdi_dir.mkdir(parents=True, exist_ok=True)

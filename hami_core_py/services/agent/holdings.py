@@ -13,7 +13,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,13 @@ class Holdings:
         self.records = state_dir / "records"
         self._lock = threading.Lock()
         self._known: dict[str, Holding] = {}
+        self._told: Callable[[str], None] = lambda _name: None
+
+    def watch(self, told: Callable[[str], None]) -> None:
+        """Be told the name of each directory that is there, and from now on of each that was made or removed."""
+        self._told = told
+        for holding in self.all():
+            told(holding.name)
 
     def open(self) -> None:
         """Make the directories and read what an earlier run has left. :raises OSError: they cannot be used."""
@@ -116,6 +123,7 @@ class Holdings:
         if not shared.is_dir():
             shared.mkdir(parents=True, exist_ok=True)
             shared.chmod(0o1777)
+        self._told(name)
         return directory
 
     def keep(self, holding: Holding) -> None:
@@ -131,6 +139,7 @@ class Holdings:
             with contextlib.suppress(FileNotFoundError):
                 (self.records / f"{name}.json").unlink()
             self._known.pop(name, None)
+        self._told(name)
 
     def stray_directories(self) -> tuple[str, ...]:
         """Names of directories that have no record, as after an interrupted removal."""

@@ -282,9 +282,10 @@ static void settler_start(struct process *p)
     uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&p->settler, &none, 1))
         return;
+    /* As the program has them: who stands in for them must learn of every thread. */
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
-        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))libc_symbol("pthread_create");
-    int (*detach)(pthread_t) = (int (*)(pthread_t))libc_symbol("pthread_detach");
+        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))scope_symbol("pthread_create");
+    int (*detach)(pthread_t) = (int (*)(pthread_t))scope_symbol("pthread_detach");
     pthread_t thread;
     sigset_t all, before;
     sigfillset(&all);

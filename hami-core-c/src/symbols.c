@@ -80,6 +80,14 @@ FROM_LIBC(void *, dlopen, (const char *, int), )
 FROM_LIBC(int, dlclose, (void *), )
 FROM_LIBC(char *, dlerror, (void), )
 
+void *scope_symbol(const char *name)
+{
+    void *found = libc_dlsym_function() ? libc_dlsym_function()(RTLD_DEFAULT, name) : NULL;
+    if (!found && libc_dlerror_function())
+        libc_dlerror_function()();
+    return found ? found : libc_symbol(name);
+}
+
 /* ---- names -------------------------------------------------------------------------------------------------------------- */
 
 static EARLY uint32_t hash_name(const char *name)

@@ -62,6 +62,8 @@ const struct driver *any_driver(void);
 const struct nvml *loaded_nvml(void);
 /* What a program that asked the driver for a symbol shall get instead of the driver's own answer. */
 void *diverted(const struct driver *asked, void *answer, const char *symbol, int version, cuuint64_t flags);
+/* What a name means in the program: a function of the C library, or that of whoever stands in for it. NULL: nothing. */
+void *scope_symbol(const char *name);
 /* Look-ups that came back with functions of more driver objects than we keep apart. */
 unsigned long symbols_passed_through(void);
 

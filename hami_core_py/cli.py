@@ -10,6 +10,7 @@ COMMANDS = {
     "backends": "which backends are loaded, their versions and hooks",
     "bench": "measure the real servers",
     "certificates": "make and renew an installation's certificates",
+    "certify": "try a limiter, anybody's, on simulated devices",
     "config": "check a configuration file",
     "device-plugin": "run the node agent",
     "doctor": "what is wrong with an installation",

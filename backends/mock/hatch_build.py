@@ -8,7 +8,20 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PARTS = ("libcuda.so.1", "libnvidia-ml.so.1", "hami-sim", "hami-sim-client", "hami-sim-bench", "surface.json")
+PARTS = (
+    "libcuda.so.1",
+    "libnvidia-ml.so.1",
+    "hami-sim",
+    "hami-sim-client",
+    "hami-sim-bench",
+    "surface.json",
+    "certify/hami-sim-probe",
+    "certify/hami-sim-probe-linked",
+    "certify/hami-sim-probe-per-thread",
+    "certify/libhami-sim-dependency.so",
+    "certify/libhami-sim-plugin.so",
+    "certify/old/libcuda.so.1",
+)
 
 
 class SimulatorHook(BuildHookInterface[Any]):

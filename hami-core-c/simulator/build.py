@@ -1,5 +1,5 @@
 """Build the simulated driver: ``python build.py FOLDER`` leaves libcuda.so.1, libnvidia-ml.so.1, hami-sim, hami-sim-client,
-hami-sim-bench and surface.json there.
+hami-sim-bench and surface.json there; below certify/ what certifies limiters.
 
 Variants, for tests of what programs do with other drivers: ``--api 12.9.79`` exports only what that version's header names,
 ``--omit NAME,...`` leaves names out, ``--no-symbolic`` lets a preloaded library capture the driver's own references.
@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+CERTIFY = HERE.parent / "certify"
 sys.path.insert(0, str(HERE))
 
 import headers as vendor  # noqa: E402
@@ -113,6 +114,58 @@ def _build(out: Path, work: Path, api: str, omit: frozenset[str], symbolic: bool
     _link(out / "hami-sim", extra, [objects[part] for part in [*model, HERE / "command.c"]])
     for program in programs:
         _link(out / f"hami-sim-{program}", [*extra, f"-L{out}"], [objects[HERE / f"{program}.c"]], ["-lcuda"])
+    if not omit and not extra:
+        _write(work / "old_exports.c", surface.exports("cuda", driver, real, OLD_LACKS))
+        certify(out, work, flags, extra, [objects[part] for part in [*model, *cuda_sources]])
+
+
+OLD_LACKS = frozenset(
+    {
+        "cuCtxSynchronize_v2",
+        "cuMemAllocFromPoolAsync",
+        "cuMemAllocFromPoolAsync_ptsz",
+        "cuMemPoolTrimTo",
+        "cuFuncGetName",
+    }
+)
+PROBES = {
+    "hami-sim-probe": (),
+    "hami-sim-probe-linked": ("-DLINKED",),
+    "hami-sim-probe-per-thread": ("-DLINKED", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM"),
+}
+
+
+def certify(out: Path, work: Path, flags: Sequence[str], extra: Sequence[str], driver: Sequence[Path]) -> None:
+    """What certifies limiters: programs that do as they are told, libraries for them to open, and ``old/libcuda.so.1``, a driver
+    that lacks some names and looks others up while it is loaded."""
+    folder = out / "certify"
+    (folder / "old").mkdir(parents=True, exist_ok=True)
+    newest_header = max((CERTIFY / "probe.h").stat().st_mtime, Path(__file__).stat().st_mtime)
+
+    def compiled(source: Path, name: str, *more: str) -> Path:
+        target = work / f"{name}.o"
+        if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime, newest_header):
+            _run(["cc", *flags, *more, "-c", str(source), "-o", str(target)])
+        return target
+
+    sources = sorted(CERTIFY.glob("probe*.c"))
+    for name, more in PROBES.items():
+        objects = [compiled(one, f"{name}_{one.stem}", *more) for one in sources]
+        # What a driver lacks is missed when it is called, as by programs that were linked with a newer one.
+        _link(folder / name, [*extra, f"-L{out}", "-Wl,-z,lazy"], objects, ["-lcuda", "-ldl"] if more else ["-ldl"])
+    dependency = [compiled(CERTIFY / "dependency.c", "dependency")]
+    _link(folder / "libhami-sim-dependency.so", [*extra, "-shared"], dependency)
+    plugin = [compiled(CERTIFY / "plugin.c", "plugin")]
+    beside = [*extra, f"-L{folder}", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", "-shared"]
+    _link(folder / "libhami-sim-plugin.so", beside, plugin, ["-lhami-sim-dependency", "-ldl"])
+    old = [*driver, compiled(work / "old_exports.c", "old_exports"), compiled(CERTIFY / "early.c", "early")]
+    named = [
+        "-Wl,-soname,libcuda.so.1",
+        f"-Wl,--version-script={work / 'libcuda.map'}",
+        "-Wl,-z,defs",
+        "-Wl,-Bsymbolic",
+    ]
+    _link(folder / "old" / "libcuda.so.1", [*extra, "-shared", *named], old, ["-ldl"])
 
 
 JUMP = {

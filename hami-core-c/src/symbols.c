@@ -279,8 +279,8 @@ static int hook_asked_for(const struct table *t, const char *symbol, int version
     bool best_per_thread = false;
     for (unsigned i = 0; i < DRIVER_HOOKS; i++) {
         bool per_thread;
-        if (base_length(hook_names[i], &per_thread) != length || strncmp(hook_names[i], symbol, length) != 0 || !t->real[i])
-            continue;
+        if (strncmp(hook_names[i], symbol, length) != 0 || base_length(hook_names[i], &per_thread) != length || !t->real[i])
+            continue;               /* most names differ in their first letters */
         if (introduced[i] > version || (per_thread && !(flags & 2)))
             continue;
         bool newer = best < 0 || (per_thread == best_per_thread && introduced[i] > introduced[best]);

@@ -44,12 +44,7 @@ class Simulator:
 
     def start(self) -> dict[str, str]:
         """Put the devices in place. :returns: variables of processes that use them. :raises LabError: it does not work."""
-        beside = str(Path(sys.executable).parent)
-        command = shutil.which(COMMAND, path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
-        if command is None:
-            raise LabError(
-                f"simulated devices: {COMMAND} is not installed; it comes with the backend for trying things out"
-            )
+        command = find_command()
         file = self._state.with_suffix(".yaml")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(yaml.safe_dump(dict(self._config), sort_keys=False))
@@ -71,6 +66,17 @@ class Simulator:
             )
             for name in containers
         }
+
+
+def find_command() -> str:
+    """Path of the simulator's command. :raises LabError: it is not installed."""
+    beside = str(Path(sys.executable).parent)
+    command = shutil.which(COMMAND, path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
+    if command is None:
+        raise LabError(
+            f"simulated devices: {COMMAND} is not installed; it comes with the backend for trying things out"
+        )
+    return command
 
 
 def _ask(command: Sequence[str], env: Mapping[str, str]) -> Any:

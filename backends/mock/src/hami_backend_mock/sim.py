@@ -224,6 +224,20 @@ _passing("mig", "DEVICE on|off | create DEVICE PROFILE [START] | destroy UUID", 
 _passing("clock", "[+NANOSECONDS]", "Move a virtual clock.")
 
 
+@main.command(
+    name="certify",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    options_metavar="[OPTION]...",
+    short_help="Try a limiter: one JSON object per case.",
+)
+@click.argument("words", nargs=-1, metavar="LIBRARY")
+def certify(words: tuple[str, ...]) -> None:
+    """Try a limiter on simulated devices; `hami certify` tells the same in a table."""
+    from hami_backend_mock.certify.command import main as certify_main
+
+    certify_main(args=list(words), prog_name=f"{COMMAND} certify")
+
+
 def client() -> None:
     """The command ``hami-sim-client``: become the small program that comes with the driver."""
     program = libraries() / CLIENT

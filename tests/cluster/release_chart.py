@@ -22,9 +22,9 @@ class Chart:
         """Install it."""
         self._helm("install", NAME, CHART, "--namespace", NAMESPACE, "--create-namespace", *BACKENDS, *flags)
 
-    def upgrade(self, *flags: str) -> None:
-        """Change values."""
-        self._helm("upgrade", NAME, CHART, "--namespace", NAMESPACE, *BACKENDS, *flags)
+    def upgrade(self, *flags: str) -> str:
+        """Change values; the notes that helm prints."""
+        return self._helm("upgrade", NAME, CHART, "--namespace", NAMESPACE, *BACKENDS, *flags)
 
     def roll_back(self) -> None:
         """Return to the revision before."""
@@ -76,3 +76,16 @@ class Chart:
         done = self.plane.tool("helm", *arguments)
         assert done.returncode == 0, f"helm {arguments[0]}: {done.stderr}"
         return done.stdout
+
+
+def everything(plane: ControlPlane) -> set[str]:
+    """Kind and name of all objects that a release could have left."""
+    kinds = (
+        "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingadmissionpolicies,"
+        "validatingadmissionpolicybindings,priorityclasses,namespaces"
+    )
+    # Of what lies in namespaces only kube-system's could be left: ours go.
+    below = "deployments,daemonsets,services,configmaps,secrets,serviceaccounts,roles,rolebindings"
+    names = plane.kubectl("get", kinds, "-o", "name").splitlines()
+    names += plane.kubectl("get", below, "-n", "kube-system", "-o", "name").splitlines()
+    return set(names)

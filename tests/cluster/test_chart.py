@@ -1,17 +1,20 @@
 """The chart on a real API server: what helm sends is accepted, and comes and goes without harm to pods that run."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hami_core_py.cluster.client import join_path
 from hami_core_py.cluster.errors import ApiError
+from tests.cluster import v210
 from tests.cluster.daemons import eventually
 from tests.cluster.fakenodes import add_node, devices_of, remove_nodes
 from tests.cluster.hami import WEBHOOKS, Hami
 from tests.cluster.plane import ControlPlane
 from tests.cluster.pods import Pods, gpu, pod, shares_of
-from tests.cluster.release_chart import NAMESPACE, NODES, Chart
+from tests.cluster.release_chart import NAMESPACE, NODES, Chart, everything
 
 VARIANTS = {
     "nvidia": (),
@@ -54,19 +57,6 @@ class TestManifests:
         assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/hami-webhook" in told
 
 
-def everything(plane: ControlPlane) -> set[str]:
-    """Kind and name of all objects that a release could have left."""
-    kinds = (
-        "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingadmissionpolicies,"
-        "validatingadmissionpolicybindings,priorityclasses,namespaces"
-    )
-    # Of what lies in namespaces only kube-system's could be left: ours go.
-    below = "deployments,daemonsets,services,configmaps,secrets,serviceaccounts,roles,rolebindings"
-    names = plane.kubectl("get", kinds, "-o", "name").splitlines()
-    names += plane.kubectl("get", below, "-n", "kube-system", "-o", "name").splitlines()
-    return set(names)
-
-
 def test_release_comes_changes_and_goes_while_shared_pods_run(chart: Chart) -> None:
     plane = chart.plane
     hami = Hami(plane)
@@ -94,6 +84,45 @@ def test_release_comes_changes_and_goes_while_shared_pods_run(chart: Chart) -> N
         hami.stop()
         pods.clear()
         remove_nodes(plane.client)
+
+
+def test_release_of_v210_is_replaced_in_place_and_comes_back_by_rollback(chart: Chart, tmp_path: Path) -> None:
+    plane = chart.plane
+    old = v210.write_chart(tmp_path / "old")
+    done = plane.tool("helm", "install", "hami", old, "--namespace", NAMESPACE, "--create-namespace")
+    assert done.returncode == 0, done.stderr
+    before = of_release(plane)
+    assert "This release replaces one of HAMi v2.10" in chart.upgrade()
+    now = of_release(plane)
+    assert f"DaemonSet hami-device-plugin {NAMESPACE}" in before - now
+    assert f"DaemonSet hami-device-plugin-nvidia {NODES}" in now - before
+    assert webhook_names(plane) == ["pods.hami.io"]
+    chart.roll_back()
+    eventually("the old release", lambda: of_release(plane) == before)
+    assert webhook_names(plane) == ["vgpu.hami.io"]
+
+
+def of_release(plane: ControlPlane) -> set[str]:
+    """Kind, name and namespace of what the release consists of; of workloads their containers too."""
+    kinds = (
+        "deployments,daemonsets,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,"
+        "mutatingwebhookconfigurations,validatingadmissionpolicies"
+    )
+    found = plane.kubectl("get", kinds, "--all-namespaces", "-l", "app.kubernetes.io/instance=hami", "-o", "json")
+    names = set()
+    for one in json.loads(found)["items"]:
+        metadata, spec = one["metadata"], one.get("spec") or {}
+        name = f"{one['kind']} {metadata['name']} {metadata.get('namespace', '')}"
+        names |= {
+            name,
+            *(f"{name} {c['name']}" for c in spec.get("template", {}).get("spec", {}).get("containers", ())),
+        }
+    return names
+
+
+def webhook_names(plane: ControlPlane) -> list[str]:
+    """Names of the webhooks of our configuration."""
+    return [webhook["name"] for webhook in plane.client.get(f"{WEBHOOKS}/hami-webhook")["webhooks"]]
 
 
 def replicas(plane: ControlPlane, name: str) -> int:

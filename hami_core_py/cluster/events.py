@@ -6,14 +6,13 @@ same object within ten minutes raises a count instead of making a new object.
 
 import logging
 import os
-import queue
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from hami_core_py.cluster.background import Worker
 from hami_core_py.cluster.client import Client, JsonObject, join_path
 from hami_core_py.cluster.errors import ApiError, Forbidden, NotFound
 
@@ -75,37 +74,26 @@ class Events:
         self.dropped = 0
         self._client, self._component, self._clock = client, component, clock
         self._source = {"component": component, **({"host": host} if host else {})}
-        self._queue: queue.Queue[_Said | None] = queue.Queue(queue_length)
         self._written: OrderedDict[_Said, _Written] = OrderedDict()
         self._instance = f"{component}-{os.uname().nodename}"
         self._serial = 0
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
-        self._thread.start()
+        self._worker = Worker(self._say, "events", most=queue_length)
 
     def say(self, about: About, type: EventType, reason: str, message: str) -> None:  # noqa: A002
         """Queue one event; returns at once. :param reason: one word in CamelCase."""
-        try:
-            self._queue.put_nowait(_Said(about, type, reason, _cut(message)))
-        except queue.Full:
+        if not self._worker.take(_Said(about, type, reason, _cut(message))):
             self.dropped += 1
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
         """Write what is queued, within the time, and end the thread."""
-        try:
-            self._queue.put(None, timeout=timeout_seconds)
-        except queue.Full:
-            return
-        self._thread.join(timeout_seconds)
+        self._worker.stop(timeout_seconds)
 
-    def _run(self) -> None:
-        while (said := self._queue.get()) is not None:
-            try:
-                self._write(said)
-            except ApiError as problem:
-                self.dropped += 1
-                log.warning("event not written", extra={"reason": said.reason, "problem": str(problem)})
-            except Exception:
-                log.exception("event not written", extra={"reason": said.reason})
+    def _say(self, said: _Said) -> None:
+        try:
+            self._write(said)
+        except ApiError as problem:
+            self.dropped += 1
+            log.warning("event not written", extra={"reason": said.reason, "problem": str(problem)})
 
     def _write(self, said: _Said) -> None:
         now = self._clock()

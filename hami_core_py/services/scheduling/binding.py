@@ -126,7 +126,7 @@ class Binder:
         except BaseException:
             self._undo(pod, node, held, HamiError("internal error"))
             raise
-        self._happened(pod, node)
+        self._happened(pod)
         return ""
 
     def _unknown(self, pod: PodView, node: str, held: tuple[NodeLock, ...], problem: ApiError, began: float) -> str:
@@ -155,7 +155,7 @@ class Binder:
         with self._guard:
             held = self._locked.pop(pod.uid, ())
         if outcome:
-            self._happened(pod, node)
+            self._happened(pod)
         else:
             self._release_locks(pod, node, list(held))
             self._reservations.failed(pod.uid)
@@ -227,11 +227,11 @@ class Binder:
                     raise
                 self._pause(0.1)
 
-    def _happened(self, pod: PodView, node: str) -> None:
+    def _happened(self, pod: PodView) -> None:
         self._reservations.happened(pod.uid)
         self._recent.forget(pod.uid)
         if self._teller is not None:
-            self._teller.bound(pod, node)
+            self._teller.bound(pod)
 
     def _undo(self, pod: PodView, node: str, held: list[NodeLock], problem: HamiError) -> str:
         self._release_locks(pod, node, held)

@@ -1,16 +1,16 @@
-"""What the author of a pod is told: one event for an attempt that found no node, with the numbers behind it.
+"""What the author of a pod is told: one event for an attempt that found no node, with the numbers behind it, or for a bind that
+failed. That a pod was bound kube-scheduler tells itself, and a second event would cost the API server as much as the bind.
 
 Numbers are looked up on a thread of their own, after kube-scheduler has its answer.
 """
 
 import logging
-import queue
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
+from hami_core_py.cluster.background import Worker
 from hami_core_py.cluster.events import About, EventType
 from hami_core_py.decisions.sentences import sentence
 from hami_core_py.decisions.verdicts import Verdicts
@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 REASONS_TOLD = 4
 """Reasons spelled out in one event, the most frequent first."""
+
+MOST_WAITING = 100
+"""Refusals that may wait to be explained."""
 
 SILENT_SECONDS = 30.0
 """A refused pod may be tried many times a second; within this it is not explained again, nor the same words repeated."""
@@ -48,30 +51,24 @@ class Teller:
 
     def __init__(self, engine: Engine, events: Speaker, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._events, self._clock = engine, events, clock
-        self._queue: queue.Queue[tuple[Asked, Verdicts] | None] = queue.Queue(100)
         self._said: dict[str, tuple[str, str, float]] = {}
-        self._thread = threading.Thread(target=self._run, name="explain", daemon=True)
-        self._thread.start()
+        self._worker = Worker(self._explain, "explain", most=MOST_WAITING)
 
     def refused(self, asked: Asked, verdicts: Verdicts) -> None:
         """No node fits. Returns at once; when too many wait to be explained, this one is left out."""
         before = self._said.get(asked.pod.uid)
         if before is not None and before[0] == "FilteringFailed" and self._clock() - before[2] < SILENT_SECONDS:
             return
-        try:
-            self._queue.put_nowait((asked, verdicts))
-        except queue.Full:
+        if not self._worker.take((asked, verdicts)):
             log.debug("refusal not explained", extra={"pod": asked.pod.name})
 
     def not_read(self, pod: PodView, problem: str) -> None:
         """What the pod asks cannot be read."""
         self._say(pod, "FilteringFailed", problem)
 
-    def bound(self, pod: PodView, node: str) -> None:
-        """The pod is bound."""
+    def bound(self, pod: PodView) -> None:
+        """The pod is bound: what it was told before is forgotten."""
         self._said.pop(pod.uid, None)
-        message = f"Successfully binding node [{node}] to {pod.namespace}/{pod.name}"
-        self._events.say(about(pod), "Normal", "BindingSucceed", message)
 
     def not_bound(self, pod: PodView, problem: str) -> None:
         """The pod could not be bound."""
@@ -79,25 +76,15 @@ class Teller:
 
     def wait(self) -> None:
         """Until everything asked for so far has been said."""
-        self._queue.join()
+        self._worker.wait()
 
     def stop(self, timeout_seconds: float = 2.0) -> None:
         """End the thread."""
-        try:
-            self._queue.put(None, timeout=timeout_seconds)
-        except queue.Full:
-            return
-        self._thread.join(timeout_seconds)
+        self._worker.stop(timeout_seconds)
 
-    def _run(self) -> None:
-        while (waiting := self._queue.get()) is not None:
-            asked, verdicts = waiting
-            try:
-                self._say(asked.pod, "FilteringFailed", self._summary(asked, verdicts))
-            except Exception:
-                log.exception("refusal not explained", extra={"pod": asked.pod.name})
-            finally:
-                self._queue.task_done()
+    def _explain(self, waiting: tuple[Asked, Verdicts]) -> None:
+        asked, verdicts = waiting
+        self._say(asked.pod, "FilteringFailed", self._summary(asked, verdicts))
 
     def _say(self, pod: PodView, reason: str, message: str) -> None:
         now = self._clock()

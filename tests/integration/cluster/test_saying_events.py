@@ -38,11 +38,11 @@ def test_same_sentence_is_counted_rather_than_repeated(
     events = Events(client, "hami-scheduler", clock=clock)
     for _ in range(3):
         events.say(POD, "Warning", "FilteringFailed", "no room")
-    events.say(POD, "Normal", "BindingSucceed", "bound")
+    events.say(POD, "Normal", "Scheduled", "bound")
     events.stop()
 
     found = {event["reason"]: event for event in written()}
-    assert (found["FilteringFailed"]["count"], found["BindingSucceed"]["count"]) == (3, 1)
+    assert (found["FilteringFailed"]["count"], found["Scheduled"]["count"]) == (3, 1)
     assert found["FilteringFailed"]["involvedObject"]["uid"] == "uid-1"
     assert found["FilteringFailed"]["source"]["component"] == "hami-scheduler"
 

@@ -19,7 +19,6 @@ def test_pod_is_bound_and_recorded_in_one_write(world: World) -> None:
     assert bound["spec"]["nodeName"] == bound["metadata"]["annotations"][BIND_NODE] == "n1"
     assert bound["metadata"]["annotations"][BIND_PHASE] == "success"
     assert int(bound["metadata"]["resourceVersion"]) > before
-    eventually(lambda: world.events("BindingSucceed"), "an event says that the pod is bound")
 
 
 def test_of_two_pods_that_race_for_the_last_slice_one_is_bound(world: World) -> None:

@@ -1,14 +1,19 @@
 """``python -m tests.cluster.build [MODULE ...]``: build the programs that are missing, or whose versions have changed."""
 
 import hashlib
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from tests.cluster.releases import Module, Release
 
 COMPONENT_VERSION = "k8s.io/component-base/version"
+TAGS = {"prometheus": "remove_all_sd"}
+"""Build tags of a module: a Prometheus that is told its targets by name needs no cloud's client libraries."""
 
 
 def build(release: Release, names: tuple[str, ...] = ()) -> None:
@@ -23,11 +28,26 @@ def build(release: Release, names: tuple[str, ...] = ()) -> None:
         began = time.monotonic()
         for package in module.packages:
             target = folder / _program_name(package)
-            command = ["go", "build", "-trimpath", "-ldflags", _linker_flags(module), "-o", str(target), package]
+            command = ["go", "build", "-trimpath", "-ldflags", _linker_flags(module), "-o", str(target)]
+            command += ["-tags", TAGS.get(module.name, ""), package]
             env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
             subprocess.run(command, cwd=module.directory, env=env, check=True)
+        if module.data:
+            _fetch(module, folder / module.name)
         stamp.write_text(digest)
         print(f"{module.name}: built in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _fetch(module: Module, target: Path) -> None:
+    """Copy a folder of the one module that is required."""
+    done = subprocess.run(
+        ["go", "mod", "download", "-json"], cwd=module.directory, capture_output=True, text=True, check=True
+    )
+    source = Path(json.loads(done.stdout)["Dir"]) / module.data
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
 
 
 def _program_name(package: str) -> str:

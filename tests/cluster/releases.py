@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GOMOD = Path(__file__).parent / "gomod"
-"""A folder per Go module; its ``tool`` directives are the programs, its ``go.mod`` their versions."""
+"""A folder per Go module; its ``tool`` directives are the programs, its ``go.mod`` their versions.
+
+A module that is wanted for a folder of files instead says ``// data FOLDER`` above what it requires.
+"""
 
 OLDEST = "oldest"
 
@@ -20,12 +23,16 @@ def cache() -> Path:
 
 @dataclass(frozen=True)
 class Module:
-    """One Go module and the programs that come from it."""
+    """One Go module and the programs that come from it.
+
+    :ivar data: a folder of the required module that is wanted instead; empty: none.
+    """
 
     name: str
     directory: Path
     packages: tuple[str, ...]
     text: str
+    data: str = ""
 
     def version_of(self, path: str) -> str:
         """Version of a required module. :raises ValueError: it is not required."""
@@ -66,6 +73,14 @@ class Release:
                 return folder / name
         raise FileNotFoundError(f"{name} is in none of {self.folders}; run `python -m tests.cluster.build`")
 
+    def files(self, name: str) -> Path:
+        """The folder of files of a module. :raises FileNotFoundError: it is not there."""
+        (module,) = self.modules([name])
+        folder = self.folder_of(module) / name
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is not there; run `python -m tests.cluster.build`")
+        return folder
+
     def modules(self, names: Iterable[str] = ()) -> list[Module]:
         """Its modules, all or those named; an older release has some of its own and shares the others."""
         wanted = set(names)
@@ -87,4 +102,5 @@ def _read(name: str, directory: Path) -> Module:
     text = (directory / "go.mod").read_text(encoding="utf-8")
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
     tools = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
-    return Module(name=name, directory=directory, packages=tuple(tools), text=text)
+    data = re.search(r"^// data (\S+)", text, re.MULTILINE)
+    return Module(name=name, directory=directory, packages=tuple(tools), text=text, data=data[1] if data else "")

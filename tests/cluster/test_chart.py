@@ -26,6 +26,16 @@ VARIANTS = {
 }
 
 
+CERT_MANAGER = (
+    "--api-versions",
+    "cert-manager.io/v1",
+    "--set",
+    "certificates.source=cert-manager,scheduler.extender.transport=mtls",
+)
+ISSUER = ("--set-json", 'certificates.certManager.issuerRef={"kind":"ClusterIssuer","name":"corporate"}')
+OWN_ISSUERS = ("self-signed", "authority")
+
+
 @pytest.fixture
 def chart(fake_plane: ControlPlane) -> Iterator[Chart]:
     """A release that is removed in any case."""
@@ -46,6 +56,15 @@ def namespaces(fake_plane: ControlPlane) -> Iterator[None]:
         fake_plane.kubectl("delete", "namespace", name, "--wait")
 
 
+@pytest.fixture(scope="class")
+def cert_manager(fake_plane: ControlPlane) -> str:
+    """cert-manager's kinds, without cert-manager; the group they are of. They stay."""
+    kinds = fake_plane.release.files("cert-manager")
+    fake_plane.kubectl("apply", "--server-side", "-f", kinds)
+    fake_plane.kubectl("wait", "--for=condition=Established", "-f", kinds)
+    return "cert-manager.io"
+
+
 @pytest.mark.usefixtures("namespaces")
 class TestManifests:
     """What helm renders."""
@@ -55,6 +74,17 @@ class TestManifests:
         manifests = Chart(fake_plane).manifests(*flags)
         told = fake_plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifests)
         assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/hami-webhook" in told
+
+    @pytest.mark.parametrize("issuer", [(), ISSUER], ids=["own authority", "issuer given"])
+    def test_api_server_with_cert_managers_kinds_accepts_its_objects(
+        self, fake_plane: ControlPlane, cert_manager: str, issuer: tuple[str, ...]
+    ) -> None:
+        manifests = Chart(fake_plane).manifests(*CERT_MANAGER, *issuer)
+        told = fake_plane.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifests)
+        names = {line.split(" ")[0] for line in told.splitlines() if f".{cert_manager}/" in line}
+        certificates = {f"certificate.{cert_manager}/hami-{n}-tls" for n in ("webhook", "extender", "extender-client")}
+        own = {f"certificate.{cert_manager}/hami-authority", *(f"issuer.{cert_manager}/hami-{n}" for n in OWN_ISSUERS)}
+        assert names == certificates | (set() if issuer else own)
 
 
 def test_release_comes_changes_and_goes_while_shared_pods_run(chart: Chart) -> None:

@@ -180,7 +180,8 @@ void ledger_recount(struct ledger *l, unsigned device)
 {
     uint64_t living[HAMI_SLOTS / 64] = {0}, sum = 0;
     unsigned n = slots_seen(l);
-    bool shared = false;
+    bool shared = false, ending = false;
+    atomic_store(&l->extension->devices[device].ended, 0);      /* before anybody is looked at: who ends later says so again */
     for (unsigned i = 0; i < HAMI_SHARES; i++)
         shared |= is_share(&l->extension->shares[i], device);
     int round = l->liveness.begin(l->liveness.who);
@@ -191,6 +192,7 @@ void ledger_recount(struct ledger *l, unsigned device)
             continue;
         if (i == l->slot || round < 0 || l->liveness.alive(round, i)) {
             living[i / 64] |= UINT64_C(1) << (i % 64);
+            ending |= !empty && atomic_load(&l->region->slots[i].status) == 0;
         } else if (!empty) {
             STEP(STEP_ZERO);
             zero(m);
@@ -217,6 +219,8 @@ void ledger_recount(struct ledger *l, unsigned device)
     }
     STEP(STEP_RECOUNT);
     store(&l->extension->devices[device].used, sum);
+    if (ending)
+        atomic_store(&l->extension->devices[device].ended, 1);
 }
 
 void ledger_reap(struct ledger *l, unsigned device)
@@ -227,8 +231,10 @@ void ledger_reap(struct ledger *l, unsigned device)
     ledger_unlock(l, device);
 }
 
-uint64_t ledger_used(const struct ledger *l, unsigned device)
+uint64_t ledger_used(struct ledger *l, unsigned device)
 {
+    if (__builtin_expect(load(&l->extension->devices[device].ended) != 0, 0))
+        ledger_reap(l, device);
     return load(&l->extension->devices[device].used);
 }
 
@@ -338,23 +344,11 @@ void ledger_claim(struct ledger *l, int32_t pid)
 void ledger_leave(struct ledger *l)
 {
     struct hami_slot *slot = &l->region->slots[l->slot];
-    for (unsigned device = 0; device < HAMI_DEVICES; device++) {
-        struct hami_memory *m = &slot->used[device];
-        if (!(load(&m->total) || load(&m->context) || load(&m->module) || load(&m->data) || load(&m->shared)) || !ledger_lock(l, device))
-            continue;
-        STEP(STEP_LEAVE);
-        for (unsigned i = 0; i < HAMI_SHARES; i++)
-            if (is_share(&l->extension->shares[i], device))
-                let_go(&l->extension->shares[i], l->slot);
-        zero(&slot->used[device]);
-        ledger_recount(l, device);
-        ledger_unlock(l, device);
-        store(&slot->monitor_used[device], 0);
-        store(&slot->utilization[device].sm, 0);
-    }
-    atomic_store_explicit(&slot->host_pid, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->status, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->pid, 0, memory_order_release);
+    STEP(STEP_LEAVE);
+    atomic_store(&slot->status, 0);
+    for (unsigned device = 0; device < HAMI_DEVICES; device++)
+        if (load(&slot->used[device].total))
+            atomic_store(&l->extension->devices[device].ended, 1);
 }
 
 int ledger_share(struct ledger *l, unsigned device, uint64_t key, uint64_t bytes, bool by_descriptor)

@@ -32,7 +32,8 @@ struct ledger {
 
 /* Our byte is held. Drop what the slot's last user left behind, also its owner words, and appear as in use. Any thread, once. */
 void ledger_claim(struct ledger *l, int32_t pid);
-/* Give everything back and appear as not in use. The byte stays held until the process ends. */
+/* This process is about to end: appear as not in use. What it holds is the card's until its last descriptor is closed, and stays in
+ * the sums until the kernel says that it is gone. Waits for nobody. */
 void ledger_leave(struct ledger *l);
 /* Add bytes unless the device's sum would pass the limit; counts the living before it refuses. Any thread, not in a signal handler. */
 enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes, uint64_t limit);
@@ -40,8 +41,8 @@ enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind,
 void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes);
 /* Count the living now. */
 void ledger_reap(struct ledger *l, unsigned device);
-/* Bytes held by the container. One load, no lock. */
-uint64_t ledger_used(const struct ledger *l, unsigned device);
+/* Bytes held by the container. Two loads; where somebody has ended, the living are counted first. */
+uint64_t ledger_used(struct ledger *l, unsigned device);
 /* Take and leave a device's owner word, for changes to its shares. */
 bool ledger_lock(struct ledger *l, unsigned device);
 void ledger_unlock(struct ledger *l, unsigned device);

@@ -253,7 +253,7 @@ static void *settle_for_ever(void *argument)
     CUstreamCaptureMode relaxed = CAPTURE_RELAXED;
     bool asked = false;
     int idle = 0;
-    while (atomic_load_explicit(&p->stage, memory_order_acquire) == STAGE_READY) {
+    while (!atomic_load_explicit(&p->ends, memory_order_acquire)) {
         bool flying = false;
         const struct driver *d = any_driver();
         if (!asked && d && d->cuThreadExchangeStreamCaptureMode)        /* our queries must not break captures of others */

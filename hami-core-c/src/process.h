@@ -17,6 +17,7 @@ struct process {
     struct latch pools;             /* rank 3: sums of pools */
     struct state state;             /* valid from STAGE_READY on */
     struct pointers pointers;       /* latches of rank 4 inside */
+    _Atomic uint32_t ends;          /* the program exits: the driver may be gone at any moment */
     _Atomic uint32_t settler, settler_sleeps;       /* its thread runs; it waits for launches */
     struct pacer pacers[HAMI_DEVICES];
 };

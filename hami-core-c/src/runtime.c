@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include "attach.h"
 #include "object.h"
@@ -29,6 +30,7 @@ static enum stage begin(struct process *p)
     struct state *s = &p->state;
     const char *why = NULL, *about = "";
     memset(s, 0, sizeof *s);
+    s->pid = getpid();
     options_read(&s->options, environment);
     say_level(s->options.log_level);
     struct circumstances c = {.options_good = !s->options.wrong};
@@ -192,10 +194,12 @@ bool place_ask(struct process *p, const struct driver *d, struct place *out)
 
 /* ---- the end -------------------------------------------------------------------------------------------------------------- */
 
+/* Others may still run, in the program and at its exit: they go on as before. */
 __attribute__((destructor)) static void leave(void)
 {
     struct process *p = process_if_any();
-    uint32_t ready = STAGE_READY;
-    if (p && atomic_compare_exchange_strong(&p->stage, &ready, STAGE_CLOSED))
-        ledger_leave(&p->state.ledger);
+    if (!p || atomic_load_explicit(&p->stage, memory_order_acquire) != STAGE_READY || p->state.pid != getpid())
+        return;
+    atomic_store(&p->ends, 1);
+    ledger_leave(&p->state.ledger);
 }

@@ -23,6 +23,7 @@ struct small {                      /* blocks that share granules, of one size; 
 };
 
 struct state {
+    pid_t pid;                      /* who attached: a vforked child has the memory, but is another */
     struct limits limits;
     struct options options;
     struct ledger ledger;

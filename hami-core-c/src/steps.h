@@ -20,7 +20,7 @@ enum step {
     STEP_EPOCH,         /* a new epoch for the slot */
     STEP_INHERIT,       /* numbers of the slot's last user go */
     STEP_ANNOUNCE,      /* pid and status */
-    STEP_LEAVE,         /* numbers, status, pid; the byte goes with the process */
+    STEP_LEAVE,         /* status; the byte and the numbers go with the process */
     STEP_COUNT
 };
 

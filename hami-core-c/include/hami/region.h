@@ -106,6 +106,7 @@ struct hami_device {
     _Alignas(64) _Atomic uint64_t owner;    /* 0, or slot + 1 in the low 16 bits and the slot's epoch above */
     _Atomic uint64_t used;                  /* bytes: the live slots and the shares without a bearer */
     _Atomic uint64_t context_bytes;         /* what a context was seen to cost; 0 = not known */
+    _Atomic uint64_t ended;                 /* 1: a process that held something has ended, or is about to, since the living were counted */
 
     /* compute: see throttle.c; fractions are the bits of a float, and everything is bounded when it is read */
     _Alignas(64) _Atomic uint64_t refilled; /* CLOCK_MONOTONIC nanoseconds */

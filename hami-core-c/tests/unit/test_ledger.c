@@ -122,8 +122,9 @@ static void a_request_that_fits_is_granted_and_one_that_does_not_is_refused(void
     ledger_return(l, 0, CHARGE_DATA, 1000);     /* never below zero */
     SAME(region->slots[1023].used[0].total, 4);
     ledger_leave(l);
-    SAME(sum(), 0);
     SAME(region->slots[1023].status, 0);
+    SAME(ledger_used(l, 0), 4);                 /* it has not ended yet */
+    SAME(extension->devices[0].ended, 1);
 }
 
 static void killed_at(enum step first, enum step second)

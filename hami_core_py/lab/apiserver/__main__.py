@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from hami_core_py.lab.apiserver.listfile import objects_in
 from hami_core_py.lab.apiserver.logs import logs_below
 from hami_core_py.lab.apiserver.server import ApiServer
 from hami_core_py.lab.apiserver.store import Store
+from hami_core_py.process import configure_logging
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--load", type=Path, action="append", default=[], help="file saved by kubectl get -o json to begin with"
     )
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    configure_logging()
     store = Store()
     journal = Journal(options.data / "objects.jsonl", store.objects) if options.data else None
     store.seed_defaults()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hami_core_py.lab.apiserver.calls import Caller
 from hami_core_py.lab.apiserver.deletion import Preconditions
 from hami_core_py.lab.apiserver.resources import find
+from hami_core_py.lab.apiserver.shelf import Shelf
 from hami_core_py.lab.apiserver.status import Cause, Object, StaleError, bad_request, conflict, invalid
 from hami_core_py.lab.apiserver.strategies import scheduled
-
-if TYPE_CHECKING:
-    from hami_core_py.lab.apiserver.store import Store
 
 _PODS, _BINDINGS = find("pods"), find("bindings")
 _RETRIES = 5
 
 
-def bind(store: Store, namespace: str, name: str, binding: Object, caller: Caller) -> None:
+def bind(shelf: Shelf, namespace: str, name: str, binding: Object, caller: Caller) -> None:
     """Bind a pod as `binding` says; its metadata's annotations and labels become the pod's.
 
     As on a real server nothing checks that the node exists, nor how large the annotations become: a pod over the
@@ -40,13 +36,13 @@ def bind(store: Store, namespace: str, name: str, binding: Object, caller: Calle
         raise invalid(_BINDINGS, name, causes)
     conditions = Preconditions(metadata.get("uid") or "", metadata.get("resourceVersion") or "")
     for _ in range(_RETRIES):
-        pod = store.current(_PODS, namespace, name)
+        pod = shelf.current(_PODS, namespace, name)
         conditions.check(_PODS, pod, subresource="binding")
         _refuse_unbindable(name, pod)
         if caller.dry_run:
             return
         try:
-            store.objects.replace(_PODS, pod, _bound(pod, target["name"], metadata, store.clock()))
+            shelf.objects.replace(_PODS, pod, _bound(pod, target["name"], metadata, shelf.clock()))
         except StaleError:
             continue
         return

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hami_core_py.lab.apiserver.calls import Caller
 from hami_core_py.lab.apiserver.history import Event, Key, key_of
 from hami_core_py.lab.apiserver.meta import timestamp
 from hami_core_py.lab.apiserver.resources import RESOURCES, Resource, find
+from hami_core_py.lab.apiserver.shelf import Shelf
 from hami_core_py.lab.apiserver.status import Object, StaleError, StatusError, conflict
 from hami_core_py.lab.apiserver.strategies import strategy_of
-
-if TYPE_CHECKING:
-    from hami_core_py.lab.apiserver.store import Store
 
 _RETRIES = 5
 _NAMESPACES = find("namespaces")
@@ -44,12 +41,12 @@ class Preconditions:
 class Deletion:
     """The part of a store that deletes."""
 
-    def __init__(self, store: Store, review: Callable[[Resource, Object, Caller], None]) -> None:
+    def __init__(self, shelf: Shelf, review: Callable[[Resource, Object, Caller], None]) -> None:
         """:param review: asks admission about a deletion; raises when it is refused."""
-        self._store = store
+        self._shelf = shelf
         self._review = review
         self._owned: dict[str, set[tuple[Resource, Key]]] = {}  # owner's uid: its dependents
-        store.objects.listen(self._note_owners)
+        shelf.objects.listen(self._note_owners)
 
     def delete(
         self,
@@ -64,7 +61,7 @@ class Deletion:
     ) -> tuple[Object, bool]:
         """Delete one stored object: its last state, and whether it is gone (or only marked). :raises StatusError:"""
         for _ in range(_RETRIES):
-            current = self._store.current(resource, namespace, name)
+            current = self._shelf.current(resource, namespace, name)
             preconditions.check(resource, current)
             self._review(resource, current, caller)
             if caller.dry_run:
@@ -79,7 +76,7 @@ class Deletion:
         self, resource: Resource, current: Object, last: Object, *, caller: Caller, orphan: bool = False
     ) -> Object:
         """Remove an object that nothing holds any longer, then what depended on it. :raises StaleError:"""
-        gone = self._store.objects.remove(resource, current, last)
+        gone = self._shelf.objects.remove(resource, current, last)
         self._collect(gone["metadata"]["uid"], orphan=orphan, caller=caller)
         namespace = gone["metadata"].get("namespace")
         if namespace:
@@ -109,16 +106,16 @@ class Deletion:
         marked = self._marked(resource, current, grace)
         if grace == 0 and not metadata.get("finalizers"):
             if strategy.is_graceful:  # watches see the mark before the end, as on a real server
-                current = self._store.objects.replace(resource, current, marked)
+                current = self._shelf.objects.replace(resource, current, marked)
                 marked = current
             return self.finish(resource, current, marked, caller=caller, orphan=orphan), True
         if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds", 0) == grace:
             return current, False
-        return self._store.objects.replace(resource, current, marked), False
+        return self._shelf.objects.replace(resource, current, marked), False
 
     def _marked(self, resource: Resource, obj: Object, grace: int) -> Object:
         metadata = dict(obj["metadata"])
-        metadata["deletionTimestamp"] = timestamp(self._store.clock() + grace)
+        metadata["deletionTimestamp"] = timestamp(self._shelf.clock() + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         if resource.counts_generations and not obj["metadata"].get("deletionTimestamp"):
             metadata["generation"] = metadata.get("generation", 0) + 1
@@ -129,21 +126,21 @@ class Deletion:
         if not current["metadata"].get("deletionTimestamp"):
             marked = self._marked(_NAMESPACES, current, 0)
             marked = {**marked, "status": {**current.get("status", {}), "phase": "Terminating"}}
-            current = self._store.objects.replace(_NAMESPACES, current, marked)
+            current = self._shelf.objects.replace(_NAMESPACES, current, marked)
         for resource in RESOURCES:
             if resource.namespaced and resource.is_stored and not resource.stored_as:
-                for one in self._store.objects.scan(resource, name)[0]:
+                for one in self._shelf.objects.scan(resource, name)[0]:
                     self._delete_quietly(resource, key_of(one), caller)
         self._finish_namespace(name, caller)
-        still = self._store.objects.get(_NAMESPACES, ("", name))
+        still = self._shelf.objects.get(_NAMESPACES, ("", name))
         return still or current, still is None
 
     def _finish_namespace(self, name: str, caller: Caller) -> None:
-        namespace = self._store.objects.get(_NAMESPACES, ("", name))
+        namespace = self._shelf.objects.get(_NAMESPACES, ("", name))
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return
         kinds = (one for one in RESOURCES if one.namespaced and one.is_stored)
-        if namespace["metadata"].get("finalizers") or any(self._store.objects.scan(one, name)[0] for one in kinds):
+        if namespace["metadata"].get("finalizers") or any(self._shelf.objects.scan(one, name)[0] for one in kinds):
             return
         try:
             self.finish(_NAMESPACES, namespace, namespace, caller=caller)
@@ -155,7 +152,7 @@ class Deletion:
         if orphan:
             return
         for resource, key in sorted(self._owned.get(uid, ()), key=lambda one: (one[0].qualified, one[1])):
-            obj = self._store.objects.get(resource, key)
+            obj = self._shelf.objects.get(resource, key)
             owners = (obj or {}).get("metadata", {}).get("ownerReferences") or ()
             if all(one.get("uid") == uid for one in owners):
                 self._delete_quietly(resource, key, caller)

@@ -23,7 +23,8 @@ from hami_core_py.lab.apiserver.patches import APPLY_PATCH, apply_patch
 from hami_core_py.lab.apiserver.resources import Resource, find
 from hami_core_py.lab.apiserver.selectors import Predicate, select
 from hami_core_py.lab.apiserver.shapes import copy_of, from_core, inward, outward, stored
-from hami_core_py.lab.apiserver.status import Cause, Object, invalid, not_found
+from hami_core_py.lab.apiserver.shelf import Shelf
+from hami_core_py.lab.apiserver.status import Cause, Object, invalid
 from hami_core_py.lab.apiserver.writing import Writing, metadata_of, name_of
 
 _FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -31,7 +32,7 @@ _FIRST_PRIORITIES = (("system-cluster-critical", 2_000_000_000), ("system-node-c
 _PODS = find("pods")
 
 
-class Store:
+class Store(Shelf):
     """All objects of one cluster. Safe for threads. A resource is named as `resources.find` says, or given."""
 
     def __init__(
@@ -54,9 +55,7 @@ class Store:
         :param after: consulted after each request but a watch that succeeded: what it raises hides the answer, but
             the request has been carried out. May be set later.
         """
-        self.objects = Objects(history)
-        self.clock = clock
-        self.admission = admission
+        super().__init__(Objects(history), clock, admission)
         self.before = before
         self.after = after
         self._pages = Pages()
@@ -161,13 +160,6 @@ class Store:
                 convert=from_core if resource.stored_as else None,
                 shown_as=resource,
             )
-
-    def current(self, resource: Resource, namespace: str, name: str) -> Object:
-        """The store's own object, in its stored shape, to be read only. :raises StatusError: 404."""
-        obj = self.objects.get(stored(resource), (namespace if resource.namespaced else "", name))
-        if obj is None:
-            raise not_found(resource, name)
-        return obj
 
     def compact(self) -> int:
         """Expire all history and unfinished lists, as etcd's compaction does; answers the version reached."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from hami_core_py.lab.apiserver import meta
 from hami_core_py.lab.apiserver.calls import Caller, Operation, Review
 from hami_core_py.lab.apiserver.deletion import Deletion, Preconditions
 from hami_core_py.lab.apiserver.resources import SUBRESOURCES, Resource, find, of_kind
 from hami_core_py.lab.apiserver.shapes import copy_of, inward, outward, stored
+from hami_core_py.lab.apiserver.shelf import Shelf
 from hami_core_py.lab.apiserver.status import (
     Cause,
     Object,
@@ -24,9 +24,6 @@ from hami_core_py.lab.apiserver.status import (
 )
 from hami_core_py.lab.apiserver.strategies import Strategy, strategy_of
 
-if TYPE_CHECKING:
-    from hami_core_py.lab.apiserver.store import Store
-
 _RETRIES = 5  # of a write that lost a race although its author named no resourceVersion
 _NAMESPACES, _PODS = find("namespaces"), find("pods")
 
@@ -34,12 +31,12 @@ _NAMESPACES, _PODS = find("namespaces"), find("pods")
 class Writing:
     """The part of a store that creates and changes objects. What it is given is private to it."""
 
-    def __init__(self, store: Store, seed: int | None) -> None:
+    def __init__(self, shelf: Shelf, seed: int | None) -> None:
         """:param seed: makes uids and generated names repeatable; None for random ones."""
-        self._store = store
-        self._objects = store.objects
+        self._shelf = shelf
+        self._objects = shelf.objects
         self._chance = random.Random(seed)
-        self.deletion = Deletion(store, self.review_deletion)
+        self.deletion = Deletion(shelf, self.review_deletion)
 
     def create(self, resource: Resource, obj: Object, namespace: str, caller: Caller) -> Object:
         """Store a new object; answers a copy of it. :raises StatusError: 400, 403, 404, 409 or 422."""
@@ -49,7 +46,7 @@ class Writing:
         strategy.default(obj)
         strategy.admit(resource, obj, self._lookup)
         obj = self._mutate(_review("CREATE", resource, "", obj, None, caller), strategy)
-        meta.fill_system_fields(resource, obj, uid=self._uid(), now=self._store.clock(), chance=self._chance)
+        meta.fill_system_fields(resource, obj, uid=self._uid(), now=self._shelf.clock(), chance=self._chance)
         if resource.has_status and not strategy.keeps_status:
             obj.pop("status", None)
         strategy.prepare_create(obj)
@@ -74,7 +71,7 @@ class Writing:
             obj = inward(resource, copy_of(obj))
             metadata = obj["metadata"]
             metadata.setdefault("uid", self._uid())
-            metadata.setdefault("creationTimestamp", meta.timestamp(self._store.clock()))
+            metadata.setdefault("creationTimestamp", meta.timestamp(self._shelf.clock()))
             if resource.namespaced:
                 metadata.setdefault("namespace", "default")
             self._objects.insert(stored(resource), obj)
@@ -94,7 +91,7 @@ class Writing:
         :param change: makes a private new object of the current one, both in their stored shape.
         """
         for _ in range(_RETRIES):
-            current = self._store.current(resource, namespace, name)
+            current = self._shelf.current(resource, namespace, name)
             new = change(current)
             Preconditions(uid=new["metadata"].get("uid") or "").check(resource, current)
             version = new["metadata"].get("resourceVersion")
@@ -116,7 +113,7 @@ class Writing:
         metadata = obj["metadata"] = obj.get("metadata") or {}
         metadata.setdefault("name", name)
         metadata.setdefault("namespace", namespace)
-        admission = self._store.admission
+        admission = self._shelf.admission
         if admission is not None:
             kind = (travels.group, travels.version or "v1", travels.kind)
             review = Review("CREATE", _PODS, subresource, namespace, name, obj, None, kind, caller)
@@ -126,10 +123,10 @@ class Writing:
 
     def review_deletion(self, resource: Resource, current: Object, caller: Caller) -> None:
         """Ask admission about a deletion. :raises StatusError: when it is refused."""
-        if self._store.admission is not None:
+        if self._shelf.admission is not None:
             review = _review("DELETE", resource, "", None, current, caller)
-            self._store.admission.mutate(review)
-            self._store.admission.validate(review)
+            self._shelf.admission.mutate(review)
+            self._shelf.admission.validate(review)
 
     def exists(self, resource: Resource, namespace: str, name: str) -> bool:
         return self._objects.get(stored(resource), (namespace if resource.namespaced else "", name)) is not None
@@ -158,9 +155,9 @@ class Writing:
     def _mutate(self, review: Review, strategy: Strategy) -> Object:
         """The object as admission wants it, with defaults for whatever it added."""
         before = review.object or {}
-        if self._store.admission is None:
+        if self._shelf.admission is None:
             return before
-        changed = self._store.admission.mutate(review)
+        changed = self._shelf.admission.mutate(review)
         if changed is None or changed == before:
             return before
         changed = meta.accept(stored(review.resource), changed, review.namespace)
@@ -168,8 +165,8 @@ class Writing:
         return changed
 
     def _validate(self, review: Review) -> None:
-        if self._store.admission is not None:
-            self._store.admission.validate(review)
+        if self._shelf.admission is not None:
+            self._shelf.admission.validate(review)
 
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         if not resource.namespaced:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import sys
 import threading
 from pathlib import Path
 
-from pythonjsonlogger.json import JsonFormatter
-
 from hami_core_py.lab.kubelet.kubelet import Kubelet
 from hami_core_py.lab.kubelet.options import KubeletOptions
+from hami_core_py.process import configure_logging
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -42,9 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--status-seconds", type=float, default=1.0, help="how long changed devices go unreported")
     parser.add_argument("--seed", type=int, help="makes the order of device ids repeatable")
     given = parser.parse_args(arguments)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    configure_logging()
     options = KubeletOptions(
         node=given.node,
         api_url=given.api,

@@ -1,7 +1,8 @@
 """Taking away what ended containers have left, and telling about those that can never start again.
 
 Two witnesses are needed: the kubelet's checkpoint lacks the name, *and* the API server knows the pod no more while nothing
-mounts the directory. One alone may be wrong: a checkpoint can be lost while its pods run on.
+mounts the directory. One alone may be wrong: a checkpoint can be lost while its pods run on. Where it cannot be known what is
+mounted, both must agree for a while.
 """
 
 import logging
@@ -18,7 +19,7 @@ from hami_core_py.services.agent.pods import LocalPods
 log = logging.getLogger(__name__)
 
 UNUSED_SECONDS = 600.0
-"""A name whose container never started is kept this long after the kubelet forgot it."""
+"""A name whose container never started, or that may be mounted for all we know, is kept this long after it was forgotten."""
 
 
 class CleanUp:
@@ -39,6 +40,7 @@ class CleanUp:
         self._granter, self._mounts, self._events, self._now = granter, mounts, events, now
         self._told: set[str] = set()
         self._missed: set[str] = set()
+        self._over_since: dict[str, float] = {}
 
     def sweep(self) -> tuple[str, ...]:
         """Remove what nobody can need any more. :returns: the names removed."""
@@ -49,11 +51,16 @@ class CleanUp:
         named = {(h.pod.uid, h.container, h.family) for h in holdings if h.pod is not None and h.name in known.names}
         removed = []
         missed: set[str] = set()
+        over: dict[str, float] = {}
         for holding in holdings:
             uid = holding.pod.uid if holding.pod is not None else ""
-            if known.has(holding.name, uid, holding.container) or self._mounts.has(holding.name):
+            is_mounted = self._mounts.has(holding.name)
+            if known.has(holding.name, uid, holding.container) or is_mounted:
                 continue
             if self._is_over(holding):
+                over[holding.name] = self._over_since.get(holding.name, self._now())
+                if is_mounted is None and self._now() - over[holding.name] < UNUSED_SECONDS:
+                    continue
                 self._granter.remove_spec(holding.family, holding.name)
                 self._holdings.remove(holding.name)
                 removed.append(holding.name)
@@ -62,7 +69,7 @@ class CleanUp:
                 # Not at first sight: the kubelet writes its checkpoint a moment after Allocate.
                 if holding.name in self._missed:
                     self._tell(holding)
-        self._missed = missed
+        self._missed, self._over_since = missed, over
         for name in self._holdings.stray_directories():
             if name not in known.names and not self._mounts.has(name) and self._is_old(name):
                 self._holdings.remove(name)

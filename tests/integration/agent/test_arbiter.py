@@ -1,7 +1,11 @@
 """The node's last word, and what ended containers leave behind."""
 
+import time
+
 import grpc
 import pytest
+
+from hami_core_py.services.agent.cleanup import UNUSED_SECONDS
 
 
 def start_pod(world, name, memory_mib, ids, at_ns):
@@ -66,7 +70,13 @@ def names(world):
     return sorted(path.name for path in (world.state / "containers").iterdir())
 
 
+def sees_the_host(world):
+    (world.proc / "2").mkdir(parents=True)
+    (world.proc / "2" / "comm").write_text("kthreadd\n")
+
+
 def test_clean_up_needs_both_witnesses(world):
+    sees_the_host(world)
     world.start()
     pod, _ = start_pod(world, "p", 1000, ["npu-0::0"], at_ns=1)
     world.kubelet.prestart(["npu-0::0"])
@@ -92,8 +102,7 @@ def test_lost_checkpoint_takes_nothing_away_and_is_told(world):
 
 
 def test_mounted_directory_stays_whatever_the_witnesses_say(world):
-    (world.proc / "2").mkdir(parents=True)
-    (world.proc / "2" / "comm").write_text("kthreadd\n")
+    sees_the_host(world)
     world.start()
     pod, _ = start_pod(world, "p", 1000, ["npu-0::0"], at_ns=1)
     world.kubelet.prestart(["npu-0::0"])
@@ -109,6 +118,24 @@ def test_mounted_directory_stays_whatever_the_witnesses_say(world):
     assert world.agent._cleanup.sweep() == ()
     assert names(world) == [name]
     (world.proc / "77" / "mountinfo").unlink()
+    world.eventually("everything to be gone", lambda: not names(world))
+
+
+def test_where_mounts_cannot_be_known_the_witnesses_must_agree_for_a_while(world):
+    sees_the_host(world)
+    (world.proc / "77" / "ns").mkdir(parents=True)
+    (world.proc / "77" / "ns" / "mnt").symlink_to("mnt:[1]")
+    (world.proc / "77" / "mountinfo").mkdir()  # as unreadable as one of a process that we may not look into
+    world.start()
+    pod, _ = start_pod(world, "p", 1000, ["npu-0::0"], at_ns=1)
+    world.kubelet.prestart(["npu-0::0"])
+    assert world.agent._cleanup._mounts.has(names(world)[0]) is None
+    world.kubelet.entries = []
+    world.kubelet.write_checkpoint()
+    delete(world, pod)
+    assert world.agent._cleanup.sweep() == ()
+    assert len(names(world)) == 1
+    world.agent._cleanup._now = lambda: time.time() + UNUSED_SECONDS + 1
     world.eventually("everything to be gone", lambda: not names(world))
 
 

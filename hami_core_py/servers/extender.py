@@ -33,8 +33,12 @@ BIND_THREADS = 16
 DRAINED_TIMES = 4
 """A body over the limit is read and thrown away up to so many times the limit, so that the sender gets our answer."""
 
+JSON = "application/json"
+
 JsonObject = dict[str, Any]
-Endpoint = Callable[[Request], Awaitable[Response]]
+Answer = tuple[int, bytes]
+"""Status and body."""
+Verb = Callable[[Receive], Awaitable[Answer]]
 
 
 class ExtenderMetrics:
@@ -65,8 +69,8 @@ class Extender:
     def router(self) -> APIRouter:
         """Routes of all verbs, at the root and below ``/scheduler``."""
         router = APIRouter()
-        for path, endpoint in self._endpoints().items():
-            router.add_route(path, endpoint, methods=["POST"])
+        for path, verb in self._verbs().items():
+            router.add_route(path, _endpoint(verb), methods=["POST"])
         return router
 
     def around(self, app: ASGIApp) -> ASGIApp:
@@ -74,34 +78,36 @@ class Extender:
 
         The layers of a framework cost as much CPU time as a decision, three times for each pod.
         """
-        endpoints = self._endpoints()
+        verbs = self._verbs()
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             is_post = scope["type"] == "http" and scope["method"] == "POST"
-            endpoint = endpoints.get(scope["path"]) if is_post else None
-            if endpoint is None:
+            verb = verbs.get(scope["path"]) if is_post else None
+            if verb is None:
                 await app(scope, receive, send)
-            else:
-                response = await endpoint(Request(scope, receive))
-                await response(scope, receive, send)
+                return
+            status, body = await verb(receive)
+            headers = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body))]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
 
         return answer
 
-    def _endpoints(self) -> dict[str, Endpoint]:
-        verbs: dict[str, Endpoint] = {
+    def _verbs(self) -> dict[str, Verb]:
+        verbs: dict[str, Verb] = {
             "/filter": self.filter,
             "/score": self.score,
             "/prioritize": self.score,
             "/preempt": self.preempt,
             "/bind": self.bind,
         }
-        return {prefix + path: endpoint for prefix in ("", "/scheduler") for path, endpoint in verbs.items()}
+        return {prefix + path: verb for prefix in ("", "/scheduler") for path, verb in verbs.items()}
 
     def close(self) -> None:
         """Wait for the binds in flight."""
         self._binders.shutdown(wait=True)
 
-    async def filter(self, request: Request) -> Response:
+    async def filter(self, receive: Receive) -> Answer:
         """Which of these nodes can hold the pod, and why not the others."""
 
         def decide(body: JsonObject) -> tuple[JsonObject, str]:
@@ -109,9 +115,9 @@ class Extender:
             answer = self._scheduling.filter(pod, names, nodes)
             return _filter_result(answer, nodes), answer.outcome
 
-        return await self._serve(request, "filter", decide, lambda text: _filter_result(FilterAnswer(error=text), None))
+        return await self._serve(receive, "filter", decide, lambda text: _filter_result(FilterAnswer(error=text), None))
 
-    async def score(self, request: Request) -> Response:
+    async def score(self, receive: Receive) -> Answer:
         """How good each of these nodes is, as ranks from 10 to 0."""
 
         def decide(body: JsonObject) -> tuple[list[JsonObject], str]:
@@ -121,9 +127,9 @@ class Extender:
             ranks = self._scheduling.score(_pod(body), names)
             return [{"Host": name, "Score": rank} for name, rank in ranks], "ranked"
 
-        return await self._serve(request, "score", decide, None)
+        return await self._serve(receive, "score", decide, None)
 
-    async def preempt(self, request: Request) -> Response:
+    async def preempt(self, receive: Receive) -> Answer:
         """On which of these nodes would the pod fit once exactly these victims are gone."""
 
         def decide(body: JsonObject) -> tuple[JsonObject, str]:
@@ -135,9 +141,9 @@ class Extender:
             }
             return {"NodeNameToMetaVictims": result}, "kept" if kept else "none"
 
-        return await self._serve(request, "preempt", decide, None)
+        return await self._serve(receive, "preempt", decide, None)
 
-    async def bind(self, request: Request) -> Response:
+    async def bind(self, receive: Receive) -> Answer:
         """Reserve the devices and create the Binding."""
 
         def decide(body: JsonObject) -> tuple[JsonObject, str]:
@@ -145,17 +151,17 @@ class Extender:
             error = self._scheduling.bind(namespace, name, uid, node)
             return {"Error": error}, "refused" if error else "bound"
 
-        return await self._serve(request, "bind", decide, lambda text: {"Error": text}, threaded=True)
+        return await self._serve(receive, "bind", decide, lambda text: {"Error": text}, threaded=True)
 
     async def _serve(
         self,
-        request: Request,
+        receive: Receive,
         verb: str,
         decide: Callable[[JsonObject], tuple[Any, str]],
         error_result: Callable[[str], Any] | None,
         *,
         threaded: bool = False,
-    ) -> Response:
+    ) -> Answer:
         """Read, decide, answer; whatever goes wrong becomes an answer.
 
         :param error_result: how the verb's answer carries an error; ``None``: it cannot, and a status of 400 or 500 does.
@@ -164,7 +170,7 @@ class Extender:
         status = 200
         result: Any
         try:
-            raw = await self._read(request)
+            raw = await self._read(receive)
             began = time.perf_counter()
             if threaded:
                 result, outcome = await asyncio.get_running_loop().run_in_executor(
@@ -188,13 +194,19 @@ class Extender:
                 result = {"Error": result}
         self._metrics.calls.labels(verb, outcome).inc()
         self._metrics.seconds.labels(verb).observe(time.perf_counter() - began)
-        return Response(orjson.dumps(result), status_code=status, media_type="application/json")
+        return status, orjson.dumps(result)
 
-    async def _read(self, request: Request) -> bytes:
-        """The whole body. :raises BadInputError: it is too long."""
+    async def _read(self, receive: Receive) -> bytes:
+        """The whole body. :raises BadInputError: it is too long. :raises ClientDisconnect: it did not come to its end."""
         chunks: list[bytes] = []
         size = 0
-        async for chunk in request.stream():
+        is_more = True
+        while is_more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk = message.get("body", b"")
+            is_more = message.get("more_body", False)
             size += len(chunk)
             if size <= self._max_body_bytes:
                 chunks.append(chunk)
@@ -205,6 +217,14 @@ class Extender:
         if size > self._max_body_bytes:
             raise BadInputError("request body", f"at most {self._max_body_bytes} bytes", f"{size} or more")
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _endpoint(verb: Verb) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        status, body = await verb(request.receive)
+        return Response(body, status_code=status, media_type=JSON)
+
+    return answer
 
 
 def _parse(raw: bytes) -> JsonObject:

@@ -1,6 +1,7 @@
 """Filter, score and preempt: questions that change nothing but assumed reservations."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -29,6 +30,9 @@ Mode = Literal["all-nodes", "single-node"]
 
 BEST_RANK = 10
 """Highest score of the extender protocol."""
+
+RANKINGS_REMEMBERED = 1024
+"""Pods whose filter was answered and whose score is awaited."""
 
 TRIES = 3
 """How often a decision is taken anew when the chosen node filled up meanwhile."""
@@ -59,6 +63,7 @@ class Scheduling:
         self._binder, self._teller, self._ready = binder, teller, ready
         self._nominator = nominator
         self._shortlist, self._mode = shortlist, mode
+        self._ranked: OrderedDict[str, Sequence[str]] = OrderedDict()
 
     def filter(
         self, pod: JsonObject, names: Sequence[str] | None, nodes: Sequence[JsonObject] | None = None
@@ -109,8 +114,9 @@ class Scheduling:
         held = self._reservations.begin_filter(asked.pod.uid)
         if held is not None:
             return [(name, BEST_RANK if name == held.node else 0) for name in names]
-        fitting: list[str] = []
-        for _ in range(TRIES):
+        fitting = self._still_ranked(asked, names)
+        tries = 0 if fitting else TRIES
+        for _ in range(tries):
             fitting = [scored.node for scored in self._engine.evaluate(asked.pod, asked.request, names).fitting]
             if not fitting or self._assume(asked, fitting[0]) is None:
                 break
@@ -136,6 +142,7 @@ class Scheduling:
         return self._binder.bind(namespace, name, uid, node)
 
     def _decide(self, asked: Asked, names: Sequence[str], strangers: Sequence[NodeView]) -> FilterAnswer:
+        self._ranked.pop(asked.pod.uid, None)
         held = self._reservations.begin_filter(asked.pod.uid)
         if held is not None:
             if held.node in names:
@@ -167,9 +174,28 @@ class Scheduling:
         if self._mode == "single-node":
             return self._in_v210_words(asked, verdicts, simulated)
         failed, unresolvable = verdicts.failed(sentence)
-        return FilterAnswer(
-            names=[scored.node for scored in verdicts.fitting], failed=failed, unresolvable=unresolvable
-        )
+        fitting = [scored.node for scored in verdicts.fitting]
+        if not strangers and len(fitting) > 1:
+            self._await_score(asked, fitting)
+        return FilterAnswer(names=fitting, failed=failed, unresolvable=unresolvable)
+
+    def _await_score(self, asked: Asked, fitting: Sequence[str]) -> None:
+        """Remember the order of filter's answer: a moment later kube-scheduler asks for it."""
+        self._ranked[asked.pod.uid] = fitting
+        if len(self._ranked) > RANKINGS_REMEMBERED:
+            self._ranked.popitem(last=False)
+
+    def _still_ranked(self, asked: Asked, names: Sequence[str]) -> list[str]:
+        """The nodes in the order in which filter answered them, the first one assumed; empty: decide anew.
+
+        Between filter and score lie milliseconds, in which nothing may happen that takes the best node away; that is what
+        assuming it finds out.
+        """
+        ranked, wanted = self._ranked.pop(asked.pod.uid, ()), set(names)
+        fitting = [name for name in ranked if name in wanted]
+        if not fitting or len(fitting) < len(wanted):
+            return []
+        return fitting if self._assume(asked, fitting[0]) is None else []
 
     def _assume(self, asked: Asked, node: str) -> tuple[Refusal, ...] | None:
         """Count the pod on a node. :returns: why it does not fit there any more; ``None``: it does."""

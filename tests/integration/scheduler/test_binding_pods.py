@@ -65,6 +65,27 @@ def test_scores_are_ranks_and_the_best_node_is_assumed(world: World) -> None:
     assert world.usage("n2")["n2-0"].memory_mib == 3000
 
 
+def test_score_passes_over_a_node_that_was_filled_after_filter_had_named_it(world: World) -> None:
+    for name in ("n1", "n2", "n3"):
+        world.add_node(name, (builders.device(f"{name}-0", memory_mib=8000),))
+    pod = world.add_pod("a", count=1, memory=5000)
+    fitting = world.filter(pod, ["n1", "n2", "n3"])["NodeNames"]
+    assert fitting == ["n1", "n2", "n3"]
+    assert world.bind(world.add_pod("quicker", count=1, memory=5000), "n1") == ""
+
+    assert world.score(pod, fitting) == {"n1": 0, "n2": 10, "n3": 9}
+    assert world.usage("n2")["n2-0"].memory_mib == 5000
+
+
+def test_score_of_other_nodes_than_filter_named_is_decided_anew(world: World) -> None:
+    for name in ("n1", "n2", "n3"):
+        world.add_node(name, (builders.device(f"{name}-0", memory_mib=8000),))
+    pod = world.add_pod("a", count=1, memory=5000)
+    world.filter(pod, ["n1", "n2"])
+
+    assert world.score(pod, ["n2", "n3"]) == {"n2": 10, "n3": 9}
+
+
 def test_deleted_pod_gives_back_what_it_was_assumed_to_hold(world: World) -> None:
     world.add_node("n1", one_device(memory_mib=6000))
     pod = world.add_pod("a", count=1, memory=4000)

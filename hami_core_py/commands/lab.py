@@ -19,11 +19,13 @@ from hami_core_py.commands.common import EXIT_NO, fail, load
 from hami_core_py.commands.lab_report import Reporter
 from hami_core_py.errors import HamiError
 from hami_core_py.lab.cluster import LabCluster
-from hami_core_py.lab.play import Outcome, Player, shares_of, told
+from hami_core_py.lab.play import Outcome, Player
+from hami_core_py.lab.pod_facts import shares_of, told
 from hami_core_py.lab.processes import LabError, until
 from hami_core_py.lab.report import pods_table, summary
-from hami_core_py.lab.scenario import Scenario, load_scenario
+from hami_core_py.lab.scenario import load_scenario
 from hami_core_py.lab.state import LabState, container_env, default_directory
+from hami_core_py.lab.steps import Scenario
 
 FOR_PROGRAMS = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 DIRECTORY = click.option(

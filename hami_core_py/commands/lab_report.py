@@ -10,7 +10,8 @@ from hami_core_py.commands.common import Loaded
 from hami_core_py.commands.explain import refusal_text
 from hami_core_py.commands.sources import snapshot_of
 from hami_core_py.errors import HamiError
-from hami_core_py.lab.play import Outcome, shares_of
+from hami_core_py.lab.play import Outcome
+from hami_core_py.lab.pod_facts import shares_of
 from hami_core_py.lab.report import print_outcome
 from hami_core_py.models.views import pod_view
 from hami_core_py.services.snapshot import Explanation, JsonObject

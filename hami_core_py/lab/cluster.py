@@ -18,8 +18,8 @@ from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.kubelet import end_containers
 from hami_core_py.lab.kubelet.environment import DEFAULT_PATH
 from hami_core_py.lab.processes import START_SECONDS, LabError, LabProcess, Program, free_ports, until
-from hami_core_py.lab.scenario import LabShape, ProcessStep
 from hami_core_py.lab.simulator import Simulator
+from hami_core_py.lab.steps import LabShape, ProcessStep
 from hami_core_py.models.families import Family
 
 HAMI = "hami_core_py"

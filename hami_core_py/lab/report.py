@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hami_core_py.lab.play import Outcome, shares_of, told
+from hami_core_py.lab.play import Outcome
+from hami_core_py.lab.pod_facts import shares_of, told
 
 MARKS = {True: Text("ok  ", style="green"), False: Text("FAIL", style="bold red")}
 

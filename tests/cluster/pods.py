@@ -6,7 +6,7 @@ from typing import Any
 
 from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import NotFound
-from hami_core_py.lab.play import shares_of, told
+from hami_core_py.lab.pod_facts import shares_of, told
 from tests.cluster.daemons import eventually
 
 COUNT, MEMORY, PERCENT, CORES = (

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from hami_core_py.errors import BadInputError
-from hami_core_py.lab.scenario import ExpectedShare, default_shape, load_scenario, matches, split_name
+from hami_core_py.lab.pod_facts import matches, split_name
+from hami_core_py.lab.scenario import default_shape, load_scenario
+from hami_core_py.lab.steps import ExpectedShare
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
 

@@ -13,6 +13,7 @@
 
 #define TICK_NS 2000000
 #define REBASE_NS 10000000000
+#define UNRENEWED_NS 20000000000
 #define FORGOTTEN_NS 4000000        /* an open batch that nobody ends is booked at its price */
 
 static int64_t now_ns(void)
@@ -299,16 +300,22 @@ static void settler_start(struct process *p)
 
 /* ---- launches --------------------------------------------------------------------------------------------------------------- */
 
-/* The monitor blocks with a negative number and counts a positive one down; every launch shows that somebody works here. */
+/* The monitor blocks with a negative number, another one each round, and counts a positive one down; every launch shows that
+ * somebody works here. A block that is not renewed is over: its monitor is gone. */
 static void show_activity(struct process *p)
 {
     struct hami_region *r = p->state.region;
     int32_t recent = atomic_load_explicit(&r->recent_kernel, memory_order_relaxed);
     if (__builtin_expect(recent == 2, 1))
         return;
-    while (recent < 0) {
+    int64_t renewed = recent < 0 ? now_ns() : 0;
+    for (int32_t before = recent; recent < 0; before = recent) {
         pause_ns(20000000);
         recent = atomic_load_explicit(&r->recent_kernel, memory_order_relaxed);
+        if (recent != before)
+            renewed = now_ns();
+        else if (now_ns() - renewed > UNRENEWED_NS)
+            break;
     }
     atomic_compare_exchange_strong(&r->recent_kernel, &recent, 2);
     struct timespec t;

@@ -87,3 +87,16 @@ def test_the_monitor_can_hold_and_release_a_container(make_node: Callable[..., N
     assert busy(node, "one") > 0
     assert int.from_bytes(one.region.read_bytes()[2008904:2008908], "little", signed=True) == 2
     assert abs(int.from_bytes(one.region.read_bytes()[2008912:2008920], "little") - time.time()) < 60
+
+
+def test_a_monitor_that_has_died_holds_nobody_for_ever(make_node: Callable[..., Node], make_container: Make) -> None:
+    """A living one writes another number each round."""
+    node = make_node("1xA100-40G", nvml="fast")
+    one = tenant(node, make_container, "one", 0)
+    program = one.run()
+    with one.region.open("r+b") as region:
+        region.seek(2008904)
+        region.write((-7).to_bytes(4, "little", signed=True))
+    program.send("work 0.1 0 spin_1000us")
+    assert program.answer()[0] == 0
+    assert busy(node, "one") > 0

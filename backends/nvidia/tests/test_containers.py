@@ -109,3 +109,54 @@ def test_stranger_on_a_device_is_counted_once_per_device(held: Allocation, proc:
     shown = collect([held], [OnDevice(UUID, 900, MIB), OnDevice("GPU-other", 900, MIB)], Watch(), proc=proc)
     foreign = {s.labels["device_uuid"]: s.value for s in shown if s.name == "hami_device_foreign_process_count"}
     assert foreign == {UUID: 1, "GPU-other": 1}
+
+
+def test_process_on_a_device_that_its_container_has_no_share_of_is_told_even_if_the_limiter_knows_it(
+    held: Allocation, proc: Path, write_region: Any, monkeypatch: pytest.MonkeyPatch
+):
+    written = write_region(Path(held.directory, "shared", "region.cache"))
+    written.slot(0, 3)
+    process(proc, 500, f"/x/containers/{NAME}/shared", 3)
+    now, watch, shown = [1000.0], Watch(), []
+    monkeypatch.setattr("hami_backend_nvidia.containers.time.monotonic", lambda: now[0])
+    with written.living(0):
+        for seconds in (0, 30):
+            now[0] += seconds
+            found = collect([held], [OnDevice(UUID, 500, MIB), OnDevice("GPU-other", 500, MIB)], watch, proc=proc)
+            shown.append({s.labels["device_uuid"]: s for s in found if "unlimited" in s.name})
+    assert {uuid: one.value for uuid, one in shown[1].items()} == {UUID: 0, "GPU-other": 1}
+    assert "GPU-other" not in shown[0]
+    assert shown[1]["GPU-other"].warning == "container 'main' has processes on GPU-other, which it has no share of"
+    assert shown[1]["GPU-other"].labels["pod"] == held.pod
+
+
+def test_process_that_we_may_not_look_at_is_counted_as_unknown_and_as_nobodys(
+    held: Allocation, proc: Path, monkeypatch: pytest.MonkeyPatch
+):
+    process(proc, 500, f"/x/containers/{NAME}/shared", 3)
+
+    def denied(*_: object) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr("hami_backend_nvidia.processes._directory", denied)
+    found = values(collect([held], [OnDevice(UUID, 500, MIB)], Watch(), proc=proc))
+    assert found["hami_device_unknown_process_count"] == 1
+    assert "hami_device_foreign_process_count" not in found
+    assert found["hami_container_process_count"] == 0
+
+
+def test_region_that_the_container_deletes_hides_nothing(
+    held: Allocation, proc: Path, write_region: Any, monkeypatch: pytest.MonkeyPatch
+):
+    path = Path(held.directory, "shared", "region.cache")
+    written = write_region(path)
+    written.slot(0, 3)
+    process(proc, 500, f"/x/containers/{NAME}/shared", 3)
+    now, watch = [1000.0], Watch()
+    monkeypatch.setattr("hami_backend_nvidia.containers.time.monotonic", lambda: now[0])
+    with written.living(0):
+        collect([held], [OnDevice(UUID, 500, MIB)], watch, proc=proc)
+        path.unlink()
+        now[0] += 30
+        found = values(collect([held], [OnDevice(UUID, 500, MIB)], watch, proc=proc))
+    assert found["hami_container_unlimited_process_count"] == 1

@@ -1,13 +1,17 @@
 """Rounds of arbitration between containers that share devices."""
 
 import struct
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hami_backend_nvidia.containers import give_feedback
-from hami_backend_nvidia.feedback import Contender, Orders, arbitrate
+from hami_backend_nvidia.containers import give_feedback, release
+from hami_backend_nvidia.feedback import Contender, Orders, arbitrate, read_marks
+from hami_backend_nvidia.rounds import Rounds
 
+from hami_core_py.models.allocations import Allocation
 from hami_core_py.testing.builders import allocation, device, share
 
 ONE = frozenset({"GPU-0"})
@@ -89,3 +93,45 @@ def test_what_is_no_region_is_left_alone(tmp_path: Path, regions: dict[str, Path
     give_feedback(held, "nvidia.com/priority")
     assert target.read_bytes() == b"x" * 3_000_000
     assert marks(regions["urgent"]) == (0, 1)
+
+
+def test_pause_is_renewed_each_round_and_ends_with_the_other_ones_work():
+    recent, seen = 2, []
+    for other in (2, 2, 2, 0, 0):
+        orders = arbitrate({"urgent": contender(0, other), "patient": contender(1, recent)})
+        recent = orders["patient"].recent
+        seen.append(recent)
+    assert seen == [-1, -2, -3, 0, 0]
+
+
+def test_container_cannot_claim_to_be_busy_for_longer(regions: dict[str, Path]):
+    with regions["urgent"].open("r+b") as file:
+        file.seek(2008904)
+        file.write(struct.pack("<i", 2**31 - 1))
+    assert read_marks(regions["urgent"]) == (2, True)
+
+
+def test_rounds_go_on_while_somebody_is_there_and_leave_nobody_paused(regions: dict[str, Path]):
+    with regions["patient"].open("r+b") as file:
+        file.seek(2008904)
+        file.write(struct.pack("<i", -3))
+    held = [
+        allocation((device("GPU-0", family="NVIDIA"), share()), directory=str(p.parents[1])) for p in regions.values()
+    ]
+    gone, went = threading.Event(), threading.Semaphore(0)
+
+    def let_go(allocations: Sequence[Allocation]) -> None:
+        release(allocations)
+        gone.set()
+
+    rounds = Rounds(lambda _: went.release(), let_go, period_seconds=0.01, forgotten_seconds=0.2)
+    rounds.tell(held)
+    assert went.acquire(timeout=20)
+    assert went.acquire(timeout=20)
+    assert gone.wait(20), "they end when nobody speaks of containers any more"
+    assert marks(regions["patient"]) == (1, 0)
+    gone.clear()
+    rounds.tell(held)
+    assert went.acquire(timeout=20)
+    rounds.end()
+    assert gone.wait(20)

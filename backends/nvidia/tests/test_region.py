@@ -1,6 +1,8 @@
 """Regions that a tenant wrote by hand; those of the real limiter are read beside its own tests."""
 
+import contextlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +95,32 @@ def test_what_is_no_region_is_refused_and_never_waited_for(written: Written, tmp
             path.write_bytes(b"x" * SIZE)
     with pytest.raises(RegionError, match=kind):
         read_region(path)
+
+
+def test_region_that_shrinks_and_grows_while_it_is_read_is_refused_or_read(written: Written):
+    whole = written.path.read_bytes()
+    stopped = threading.Event()
+
+    def disturb() -> None:
+        while not stopped.is_set():
+            for size in (100, 2_000_000, len(whole)):
+                os.truncate(written.path, size)
+            written.path.write_bytes(whole)
+
+    hostile = threading.Thread(target=disturb)
+    hostile.start()
+    try:
+        for _ in range(300):
+            with contextlib.suppress(RegionError):
+                read_region(written.path)
+    finally:
+        stopped.set()
+        hostile.join()
+
+
+def test_region_that_ends_within_a_slot_is_refused(written: Written, monkeypatch: pytest.MonkeyPatch):
+    written.slot(0, 3)
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: real(fd, size, at)[: 100 if at == 1856 else size])
+    with written.living(0), pytest.raises(RegionError, match="grew shorter"):
+        read_region(written.path)

@@ -1,14 +1,16 @@
 """What containers use of their devices: by the limiter's ledger, by the driver, and where the two differ."""
 
+import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hami_backend_nvidia.feedback import Contender, arbitrate, read_marks, write_orders
+from hami_backend_nvidia.feedback import IDLE, Contender, Orders, arbitrate, read_marks, write_orders
 from hami_backend_nvidia.grants import REGION
 from hami_backend_nvidia.processes import Place, places
 from hami_backend_nvidia.region import Region, RegionError, Use, read_region
@@ -27,6 +29,7 @@ ESCAPED = (
     "container {container!r} has processes on {device} that its limits do not reach; a program that is linked statically, "
     "or against another C library than glibc, does not load the limiter"
 )
+ELSEWHERE = "container {container!r} has processes on {device}, which it has no share of"
 ABOVE = "container {container!r} holds more memory of {device} than its limit, by the driver's count"
 ZONE = {"zone": "vGPU"}
 
@@ -37,6 +40,7 @@ HELP = {
     "hami_container_process_count": "Processes of the container on the device, by the driver.",
     "hami_container_unlimited_process_count": "Those that the limiter has not known for half a minute or longer.",
     "hami_device_foreign_process_count": "Processes on the device that belong to no container of ours.",
+    "hami_device_unknown_process_count": "Processes on the device that we may not look at to see whose they are.",
     "hami_container_utilization_ratio": "Part of the device's compute that the container uses, 0-1.",
     "hami_container_last_launch_age_seconds": "Time since the container last launched a kernel.",
     "hami_vgpu_memory_used_bytes": "Memory of the device that the container uses.",
@@ -111,7 +115,7 @@ def collect(
         region = watch.region(path) if allocation.directory else None
         own = [one for one in running if allocation.directory and _directory(where, one) == allocation.directory]
         found += list(_container(allocation, region, own, where, ages, time.time()))
-    return (*found, *_foreign(running, where))
+    return (*found, *_strays(allocations, running, where, ages), *_strangers(running, where))
 
 
 def give_feedback(allocations: Sequence[Allocation], priority_name: str | None) -> None:
@@ -134,18 +138,50 @@ def give_feedback(allocations: Sequence[Allocation], priority_name: str | None) 
             log.warning("region not told", extra={"path": str(paths[name]), "problem": problem.strerror})
 
 
+def release(allocations: Sequence[Allocation]) -> None:
+    """Let all containers go that are paused."""
+    for allocation in allocations:
+        path = Path(allocation.directory, "shared", Path(REGION).name)
+        marks = read_marks(path) if allocation.directory else None
+        if marks is not None and marks[0] < IDLE:
+            with contextlib.suppress(OSError):
+                write_orders(path, Contender(frozenset(), 0, *marks), Orders(IDLE, marks[1]))
+
+
 def _directory(where: Mapping[int, Place], one: OnDevice) -> str | None:
     place = where.get(one.pid)
     return None if place is None else place.directory
 
 
-def _foreign(running: Sequence[OnDevice], where: Mapping[int, Place]) -> Iterator[Sample]:
-    counts: dict[str, int] = {}
-    for one in running:
-        if _directory(where, one) == "":
-            counts[one.uuid] = counts.get(one.uuid, 0) + 1
-    for uuid, count in sorted(counts.items()):
-        yield _sample("hami_device_foreign_process_count", count, {"device_uuid": uuid})
+def _strangers(running: Sequence[OnDevice], where: Mapping[int, Place]) -> Iterator[Sample]:
+    known = [(where[one.pid].directory, one.uuid) for one in running if one.pid in where]
+    for name, meant in (("hami_device_foreign_process_count", ""), ("hami_device_unknown_process_count", None)):
+        for uuid, count in sorted(Counter(uuid for directory, uuid in known if directory == meant).items()):
+            yield _sample(name, count, {"device_uuid": uuid})
+
+
+def _strays(
+    allocations: Sequence[Allocation],
+    running: Sequence[OnDevice],
+    where: Mapping[int, Place],
+    ages: Mapping[tuple[int, int, str], float],
+) -> Iterator[Sample]:
+    """Processes of containers on devices that they hold nothing of, whether the limiter knows them or not."""
+    owners: dict[str, Allocation] = {one.directory: one for one in allocations if one.directory}
+    held = {(one.directory, str(device.id)) for one in allocations for device, _ in one.pairs}
+    counts = Counter(
+        (place.directory, one.uuid)
+        for one in running
+        if (place := where.get(one.pid)) is not None
+        and place.directory in owners
+        and (place.directory, one.uuid) not in held
+        and ages.get((one.pid, place.started, one.uuid), 0.0) >= PATIENCE_SECONDS
+    )
+    for (directory, uuid), count in sorted(counts.items(), key=str):
+        owner = owners[directory or ""]
+        names = {"namespace": owner.namespace, "pod": owner.pod, "container": owner.container}
+        warning = ELSEWHERE.format(container=owner.container, device=uuid)
+        yield _sample("hami_container_unlimited_process_count", count, {**names, "device_uuid": uuid}, warning)
 
 
 def _container(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SWITCH_AT, RECENT_AT = 2008900, 2008904
-PAUSED, IDLE = -1, 0
+PAUSED, IDLE, LAUNCHED = -1, 0, 2
+LONGEST_PAUSE = -(2**30)
 _WORD = struct.Struct("<i")
 
 
@@ -48,7 +49,8 @@ def arbitrate(contenders: Mapping[str, Contender]) -> dict[str, Orders]:
         is_contended = is_blocked or any(active.get((device, one.priority), 0) > 1 for device in one.devices)
         recent = counted[name]
         if is_blocked:
-            recent = PAUSED
+            # Another number each round: the limiter goes on when a pause is not renewed, as when the monitor has died.
+            recent = max(min(recent, IDLE) - 1, LONGEST_PAUSE)
         elif recent < 0:
             recent = IDLE
         orders[name] = Orders(recent, is_contended)
@@ -56,7 +58,10 @@ def arbitrate(contenders: Mapping[str, Contender]) -> dict[str, Orders]:
 
 
 def read_marks(path: Path) -> tuple[int, bool] | None:
-    """How lately a region's container launched, and whether its limits hold; ``None``: it has no region."""
+    """How lately a region's container launched, and whether its limits hold; ``None``: it has no region.
+
+    More than the limiter would write does not make a container active for longer.
+    """
     try:
         descriptor = _open(path, os.O_RDONLY)
     except OSError:
@@ -67,7 +72,7 @@ def read_marks(path: Path) -> tuple[int, bool] | None:
         return None
     finally:
         os.close(descriptor)
-    return recent, switch != 0
+    return min(recent, LAUNCHED), switch != 0
 
 
 def write_orders(path: Path, before: Contender, orders: Orders) -> None:

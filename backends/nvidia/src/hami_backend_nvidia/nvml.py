@@ -11,6 +11,7 @@ from typing import Any
 from hami_backend_nvidia import child, containers, metrics, topology
 from hami_backend_nvidia.families import NAME, SOFT_MODE
 from hami_backend_nvidia.health import HealthBook
+from hami_backend_nvidia.rounds import Rounds
 from hami_backend_nvidia.settings import Settings
 from hami_backend_nvidia.watcher import NoDriver, Watcher
 from hami_backend_nvidia.xids import xid_rule
@@ -30,6 +31,7 @@ _said: set[str] = set()
 _watch = containers.Watch()
 _books: dict[Settings, HealthBook] = {}
 _watchers: dict[Settings, Watcher] = {}
+_feedback: dict[Settings, Rounds] = {}
 _lock = threading.Lock()
 
 
@@ -51,8 +53,16 @@ def collect(allocations: Sequence[Allocation], settings: Settings) -> tuple[Samp
     answer = child.ask("use", settings.probe_timeout_seconds)
     told = answer["devices"] if answer else ()
     if settings.priority_feedback:
-        containers.give_feedback(allocations, settings.resource_priority_name)
+        _rounds(settings).tell(allocations)
     return (*metrics.samples(told), *containers.collect(allocations, containers.on_devices(told), _watch))
+
+
+def _rounds(settings: Settings) -> Rounds:
+    with _lock:
+        if settings not in _feedback:
+            name = settings.resource_priority_name
+            _feedback[settings] = Rounds(lambda held: containers.give_feedback(held, name), containers.release)
+        return _feedback[settings]
 
 
 def check_health(devices: Sequence[Device], settings: Settings) -> tuple[HealthChange, ...]:

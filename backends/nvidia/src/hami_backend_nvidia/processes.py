@@ -9,11 +9,12 @@ from pathlib import Path
 class Place:
     """Where a process lives.
 
-    :ivar directory: the container's directory on the host; empty: none of ours. :ivar pid: its pid in its own namespace.
+    :ivar directory: the container's directory on the host; empty: none of ours; ``None``: we may not look.
+    :ivar pid: its pid in its own namespace.
     :ivar started: clock ticks since boot, which with the pid make a name that is never used twice.
     """
 
-    directory: str
+    directory: str | None
     pid: int
     started: int
 
@@ -27,7 +28,10 @@ def places(pids: Iterable[int], directories: Iterable[str], proc: Path = Path("/
     found = {}
     for pid in pids:
         try:
-            found[pid] = Place(_directory(proc / str(pid), named), *_identity(proc / str(pid), pid))
+            identity = _identity(proc / str(pid), pid)
+            found[pid] = Place(_directory(proc / str(pid), named), *identity)
+        except PermissionError:
+            found[pid] = Place(None, *identity)
         except (OSError, ValueError, IndexError):
             continue
     return found

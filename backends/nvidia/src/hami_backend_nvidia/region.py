@@ -99,6 +99,8 @@ def read_region(path: Path) -> Region | None:
         return _read(path, descriptor)
     except OSError as problem:
         raise RegionError(f"region {path}: {problem.strerror}") from problem
+    except struct.error as problem:
+        raise RegionError(f"region {path}: it grew shorter while it was read") from problem
     finally:
         os.close(descriptor)
 

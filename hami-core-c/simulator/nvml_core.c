@@ -391,10 +391,11 @@ static unsigned list(struct sim_device *d, struct listed *out, unsigned room)
             bool here = false;
             for (uint32_t c = 0; c < atomic_load(&s->context_high) && !here; c++)
                 here = s->contexts[c].used && s->contexts[c].slot == i && s->contexts[c].device == on;
-            if (!here)
+            uint32_t pid = here ? shown_pid(s, i, s->slots[i].pid) : 0;
+            if (!pid)
                 continue;
             if (n < room)
-                out[n] = (struct listed){.pid = shown_pid(s, i, s->slots[i].pid), .bytes = memory_of_slot(s, i, on),
+                out[n] = (struct listed){.pid = pid, .bytes = memory_of_slot(s, i, on),
                                          .gi = part || one->kind == DEVICE_COMPUTE_INSTANCE ? s->devices[one->parent].instance : 0xffffffffu,
                                          .ci = part || one->kind == DEVICE_COMPUTE_INSTANCE ? one->instance : 0xffffffffu};
             n++;
@@ -489,8 +490,11 @@ static unsigned samples(struct sim_device *d, unsigned long long newer, struct s
         const struct sim_sample *one = &d->samples[i % SIM_SAMPLES];
         if (one->end > readable || microseconds(one->end) <= newer)
             continue;
+        uint32_t pid = shown_pid(s, one->slot, one->pid);
+        if (!pid)
+            continue;
         if (n < room)
-            out[n] = (struct seen){.pid = shown_pid(s, one->slot, one->pid), .percent = one->percent, .at = microseconds(one->end)};
+            out[n] = (struct seen){.pid = pid, .percent = one->percent, .at = microseconds(one->end)};
         n++;
     }
     return n;

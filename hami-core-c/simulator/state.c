@@ -80,6 +80,15 @@ static bool ready(struct sim_state *s)
     return atomic_load_explicit(&s->magic, memory_order_acquire) == SIM_MAGIC && s->size == sizeof *s;
 }
 
+/* Number of a process's pid namespace; 0 where it cannot be seen. */
+static uint64_t pid_space(const char *process)
+{
+    char path[64];
+    struct stat about;
+    snprintf(path, sizeof path, "/proc/%.20s/ns/pid", process);
+    return stat(path, &about) == 0 ? about.st_ino : 0;
+}
+
 int state_make(const char *path, const char *lines, char *why, size_t room)
 {
     char beside[4200];
@@ -96,6 +105,7 @@ int state_make(const char *path, const char *lines, char *why, size_t room)
         snprintf(why, room, "%s: cannot be mapped: %s", beside, strerror(errno));
     else if (configure(s, lines, why, room) == 0) {
         s->size = sizeof *s;
+        s->home = pid_space("self");
         atomic_store_explicit(&s->magic, SIM_MAGIC, memory_order_release);
         char content[4300];
         snprintf(content, sizeof content, "%s.content", path);
@@ -192,15 +202,6 @@ static uint64_t boot_ticks(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Number of a process's pid namespace; 0 where it cannot be seen. */
-static uint64_t pid_space(const char *process)
-{
-    char path[64];
-    struct stat about;
-    snprintf(path, sizeof path, "/proc/%.20s/ns/pid", process);
-    return stat(path, &about) == 0 ? about.st_ino : 0;
-}
-
 int slot_take(struct sim_state *s, bool driver)
 {
     for (int round = 0; round < 2; round++) {
@@ -223,6 +224,7 @@ int slot_take(struct sim_state *s, bool driver)
             const char *tag = secure_getenv("HAMI_SIM_CONTAINER");
             slot->pid = (uint32_t)getpid();
             slot->space = pid_space("self");
+            atomic_store(&slot->host, 0);
             slot->driver = driver;
             slot->started = boot_ticks();
             ssize_t n = readlink("/proc/self/exe", slot->name, sizeof slot->name - 1);
@@ -425,8 +427,7 @@ static bool is_called(const char *process, uint32_t pid)
     return last == pid;
 }
 
-/* The pid by which we see a process of another namespace, as a driver would, which sees the whole host. One that is not to be
- * seen from here gets a number that no process has. */
+/* The pid by which we see a process of another namespace; one that is gone has a number that no process bears. */
 static uint32_t pid_from_here(uint32_t slot, uint64_t space, uint32_t pid)
 {
     uint32_t found = 0x40000000u + slot;
@@ -439,10 +440,26 @@ static uint32_t pid_from_here(uint32_t slot, uint64_t space, uint32_t pid)
     return found;
 }
 
-uint32_t shown_pid(const struct sim_state *s, uint32_t slot, uint32_t pid)
+/* We are of the host, or have at least its proc file system, where we are called otherwise than by ourselves. */
+static bool sees_home(const struct sim_state *s)
 {
-    uint64_t space = s->slots[slot].space;
-    if (s->slots[slot].pid == pid && space && space != pid_space("self"))
-        pid = pid_from_here(slot, space, pid);
+    char text[32];
+    ssize_t n = readlink("/proc/self", text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    return pid_space("self") == s->home || (n > 0 && strtol(text, NULL, 10) != getpid());
+}
+
+/* A driver knows all processes by their pids on the host, also where it is asked in a container. What is loaded into a container
+ * cannot know them: whoever sees the host tells, once. */
+uint32_t shown_pid(struct sim_state *s, uint32_t slot, uint32_t pid)
+{
+    struct sim_slot *one = &s->slots[slot];
+    if (one->pid == pid && one->space && one->space != s->home) {
+        pid = atomic_load(&one->host);
+        if (!pid && sees_home(s))
+            atomic_store(&one->host, pid = pid_from_here(slot, one->space, one->pid));
+        if (!pid)
+            return 0;
+    }
     return pid + (uint32_t)s->pid_offset;
 }

@@ -88,6 +88,7 @@ struct sim_slot {
     _Atomic uint32_t state;     /* 0 free, 1 being taken, 2 in use */
     uint32_t pid, container, driver;    /* driver: it has initialised the driver, not only asked about devices */
     uint64_t started, space;    /* space: of its pid */
+    _Atomic uint32_t host;      /* its pid where the devices were made; 0: nobody there has looked yet */
     char name[SIM_TEXT];
     struct sim_use use[SIM_DEVICES];
 };
@@ -130,6 +131,7 @@ struct sim_state {
     int64_t slice, switching, sample_window, sample_period, sample_lag;
     uint32_t sampling, pid_mode;
     int64_t pid_offset;
+    uint64_t home;              /* pid namespace of who made the devices: the host's */
     double noise, drift;        /* how durations vary: spread per launch, slow amplitude */
     uint32_t seed;
     int64_t kernel_fixed, kernel_wave;
@@ -173,7 +175,7 @@ void lock_take(struct sim_state *s, struct sim_lock *lock, int self);
 void lock_leave(struct sim_lock *lock);
 int64_t clock_now(const struct sim_state *s);
 void clock_wait_until(struct sim_state *s, int64_t at);
-uint32_t shown_pid(const struct sim_state *s, uint32_t slot, uint32_t pid);     /* of a process, for whoever asks */
+uint32_t shown_pid(struct sim_state *s, uint32_t slot, uint32_t pid);   /* of a process, on the host; 0: not known yet */
 int descriptor_open(void);
 /* The file beside the state with the content of shared memory; the descriptor stays open. */
 int content_open(void);

@@ -22,11 +22,17 @@ bool bias_possible(void)
     return answer == 2;
 }
 
+void bias_prepare(void)
+{
+    if (bias_possible())
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0);
+}
+
 void bias_barrier(void)
 {
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) == 0)
         return;
-    /* The first of this process, or of a child. Should a filter have come in between that forbids it: nothing stays in a
+    /* Not prepared. Should a filter have come in between that forbids it: nothing stays in a
      * processor's store buffer for so long. */
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0 ||
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) != 0)

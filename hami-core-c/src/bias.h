@@ -14,6 +14,8 @@ static inline uintptr_t this_thread(void) { return (uintptr_t)__builtin_thread_p
 
 /* Whether the kernel has that barrier; without it nobody is privileged. May be asked in any thread. */
 bool bias_possible(void);
+/* Tell the kernel now that the barrier will be asked for: in a process with one thread that takes no time. */
+void bias_prepare(void);
 /* What every thread of this process stored before is seen after. Microseconds. */
 void bias_barrier(void);
 

@@ -4,17 +4,32 @@
 
 #include "hooks.h"
 #include "holdings.h"
-#include "pacer.h"
+#include "quick.h"
 
 static uint64_t grid_of(unsigned x, unsigned y, unsigned z) { return (uint64_t)x << 32 ^ (uint64_t)y << 16 ^ z; }
 
+/* A stream of the program, apart from the one that 0 means. */
+static uint64_t tag_of(CUstream stream, enum stream_kind per_thread) { return (uint64_t)(uintptr_t)stream ^ (uint64_t)per_thread << 63; }
+
 #define LAUNCH(call, function, grid, stream, per_thread)                                        \
     GATE(p, next, call)                                                                         \
+    if (!p->state.paced) {                                                                      \
+        show_activity(p);                                                                       \
+        return call;                                                                            \
+    }                                                                                           \
     struct permit permit;                                                                       \
-    if (!pacer_ask(p, next, stream, per_thread, pacer_kind(next, function, grid), &permit))     \
+    uint64_t size = grid, tag = tag_of(stream, per_thread);                                     \
+    struct known *known = known_of(function, size, tag);                                        \
+    bool same = is_known(known, function, size, tag), quick = same && quick_ask(p, next, known, &permit); \
+    if (!same)                                                                                  \
+        pacer_learn(next, known, function, size, tag);                                          \
+    if (!quick && !pacer_ask(p, next, stream, per_thread, known->kind, known, &permit))         \
         return call;                                                                            \
     CUresult status = call;                                                                     \
-    pacer_tell(p, next, &permit, stream, status, false);                                        \
+    if (quick)                                                                                  \
+        quick_tell(p, &permit, status);                                                         \
+    else                                                                                        \
+        pacer_tell(p, next, &permit, stream, status, false);                                    \
     return status;
 
 CUresult hook_cuLaunchKernel(const struct driver *next, CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int
@@ -104,8 +119,12 @@ static uint32_t graph_kind(CUgraphExec exec)
 
 #define GRAPH_LAUNCH(call, exec, per_thread)                                                    \
     GATE(p, next, call)                                                                         \
+    if (!p->state.paced) {                                                                      \
+        show_activity(p);                                                                       \
+        return call;                                                                            \
+    }                                                                                           \
     struct permit permit;                                                                       \
-    if (!pacer_ask(p, next, hStream, per_thread, graph_kind(exec), &permit))                    \
+    if (!pacer_ask(p, next, hStream, per_thread, graph_kind(exec), NULL, &permit))              \
         return call;                                                                            \
     CUresult status = call;                                                                     \
     pacer_tell(p, next, &permit, hStream, status, true);                                        \

@@ -7,13 +7,14 @@
 #include <time.h>
 
 #include "object.h"
-#include "runtime.h"
+#include "quick.h"
 #include "sampler.h"
 #include "say.h"
 
 #define TICK_NS 2000000
 #define REBASE_NS 10000000000
 #define UNRENEWED_NS 20000000000
+#define DRIFT_NS 40                 /* the card's clock may run away from ours by so much in a tick */
 #define FORGOTTEN_NS 4000000        /* an open batch that nobody ends is booked at its price */
 
 static int64_t now_ns(void)
@@ -27,7 +28,8 @@ static void pause_ns(int64_t ns) { nanosleep(&(struct timespec){.tv_sec = ns / 1
 
 /* ---- kinds ------------------------------------------------------------------------------------------------------------------ */
 
-static _Thread_local struct { CUfunction f; uint64_t grid; uint32_t kind; } known[64] __attribute__((tls_model("initial-exec")));
+_Thread_local struct known known_launches[KNOWN] __attribute__((tls_model("initial-exec")));
+_Thread_local __typeof__(own_run) own_run __attribute__((tls_model("initial-exec")));
 
 static uint64_t stir(uint64_t x)
 {
@@ -36,11 +38,8 @@ static uint64_t stir(uint64_t x)
     return x ^ x >> 29;
 }
 
-uint32_t pacer_kind(const struct driver *d, CUfunction f, uint64_t grid)
+void pacer_learn(const struct driver *d, struct known *k, CUfunction f, uint64_t grid, uint64_t stream)
 {
-    uint64_t at = stir((uint64_t)(uintptr_t)f ^ stir(grid)) % 64;
-    if (__builtin_expect(known[at].f == f && known[at].grid == grid && known[at].kind, 1))
-        return known[at].kind;
     const char *name = NULL;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     if (d->cuFuncGetName && d->cuFuncGetName(&name, f) == CUDA_SUCCESS && name)
@@ -49,9 +48,7 @@ uint32_t pacer_kind(const struct driver *d, CUfunction f, uint64_t grid)
     else
         hash = stir((uint64_t)(uintptr_t)f ^ (uint64_t)getpid());
     uint32_t kind = (uint32_t)(stir(hash ^ stir(grid)) >> 16);
-    known[at].f = f;
-    known[at].grid = grid;
-    return known[at].kind = kind ? kind : 1;
+    *k = (struct known){.f = f, .grid = grid, .stream = stream, .kind = kind ? kind : 1};
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------------------------------- */
@@ -108,8 +105,181 @@ static CUresult record(const struct driver *d, CUevent e, CUstream stream, bool 
     return d->cuEventRecord ? d->cuEventRecord(e, stream) : CUDA_ERROR_NOT_FOUND;
 }
 
+/* ---- runs ------------------------------------------------------------------------------------------------------------------- */
+
+static unsigned runs_used(struct process *p)
+{
+    unsigned n = atomic_load_explicit(&p->run_count, memory_order_acquire);
+    return n < PACER_RUNS ? n : PACER_RUNS;
+}
+
+/* Under the latch: a batch of the stream has ended, so the next launch there begins one and takes its time. */
+static void look_again(struct process *p, struct pacer *a, uint64_t stream)
+{
+    for (unsigned i = 0; i < runs_used(p); i++) {
+        struct pacer_run *run = &p->runs[i];
+        bool there = false;
+        for (unsigned k = 0; run->pacer == a && k < run->parts; k++)
+            there |= run->part[k].stream == stream;
+        if (there)
+            atomic_fetch_add_explicit(&run->epoch, 1, memory_order_relaxed);
+    }
+}
+
+/* Under the latch: count launches into an open batch. False: it has no room for their kind. */
+static bool count_in(struct pacer *a, struct pacer_open *o, uint32_t kind, uint32_t count, int64_t price, int64_t start)
+{
+    struct batch *b = &o->batch;
+    unsigned i = 0;
+    while (i < b->parts && b->part[i].kind != kind)
+        i++;
+    if (i == BATCH_PARTS)
+        return false;
+    if (!b->parts) {
+        b->start = start ? start : now_ns();
+        b->price = 0;
+    }
+    if (i == b->parts) {
+        b->part[i].kind = kind;
+        b->part[i].count = 0;
+        b->parts++;
+    }
+    b->part[i].count += count;
+    b->price += count * price;
+    throttle_flies(&a->throttle, kind, (int32_t)count, price);
+    return true;
+}
+
+/* Under the latch: what a run has launched and nobody has counted yet. */
+static void gather_run(struct pacer *a, struct pacer_run *run)
+{
+    for (unsigned k = 0; k < run->parts; k++) {
+        struct pacer_part *part = &run->part[k];
+        uint32_t fresh = atomic_load_explicit(&part->made, memory_order_acquire) - part->told;
+        struct pacer_open *o = fresh ? open_of(a, part->stream) : NULL;
+        if (o && count_in(a, o, part->kind, fresh, part->price, 0))
+            part->told += fresh;
+    }
+}
+
+static void gather_runs(struct process *p, struct pacer *a)
+{
+    for (unsigned i = 0; i < runs_used(p); i++)
+        if (p->runs[i].pacer == a)
+            gather_run(a, &p->runs[i]);
+}
+
+/* Under the latch: what was paid in advance and not used comes back. */
+static void empty_purse(struct pacer *a, struct pacer_run *run)
+{
+    if (!atomic_load_explicit(&run->purse, memory_order_relaxed))
+        return;
+    private_shut(&run->privilege);
+    atomic_fetch_add_explicit(&a->throttle.d->credit, atomic_exchange_explicit(&run->purse, 0, memory_order_relaxed), memory_order_relaxed);
+    private_open(&run->privilege);
+}
+
+/* Under the latch. True: some purse is still full. */
+static bool empty_idle_purses(struct process *p, struct pacer *a)
+{
+    bool full = false;
+    for (unsigned i = 0; i < runs_used(p); i++) {
+        struct pacer_run *run = &p->runs[i];
+        uint32_t made = 0;
+        if (run->pacer != a)
+            continue;
+        for (unsigned k = 0; k < run->parts; k++)
+            made += atomic_load_explicit(&run->part[k].made, memory_order_relaxed);
+        run->idle = made == run->made_then ? run->idle + 1 : 0;
+        run->made_then = made;
+        if (run->idle >= 2)
+            empty_purse(a, run);
+        full |= atomic_load_explicit(&run->purse, memory_order_relaxed) != 0;
+    }
+    return full;
+}
+
+/* Under the latch: the run belongs to no device any longer. */
+static void unbind(struct pacer *a, struct pacer_run *run)
+{
+    empty_purse(a, run);
+    run->parts = 0;
+    run->pacer = NULL;
+    atomic_fetch_add_explicit(&run->epoch, 1, memory_order_relaxed);
+}
+
+/* This thread's, where there is room for one. A thread that ended leaves its run to the next at its address. */
+static struct pacer_run *run_mine(struct process *p)
+{
+    uintptr_t me = this_thread();
+    unsigned n = runs_used(p);
+    for (unsigned i = 0; i < n; i++)
+        if (atomic_load_explicit(&p->runs[i].thread, memory_order_relaxed) == me)
+            return &p->runs[i];
+    if (n == PACER_RUNS || (n = atomic_fetch_add(&p->run_count, 1)) >= PACER_RUNS)
+        return NULL;
+    atomic_store_explicit(&p->runs[n].epoch, 1, memory_order_relaxed);
+    atomic_store_explicit(&p->runs[n].thread, me, memory_order_release);
+    return &p->runs[n];
+}
+
+/* Outside any latch, in the run's own thread: before it launches on another device or in another context. */
+static void move_run(struct process *p, const struct place *at)
+{
+    struct pacer_run *run = bias_possible() ? run_mine(p) : NULL;
+    struct pacer *a = run ? run->pacer : NULL;
+    if (a) {
+        latch_take(&a->latch);
+        if (run->pacer == a) {
+            gather_run(a, run);
+            unbind(a, run);
+        }
+        latch_leave(&a->latch);
+    }
+    for (unsigned i = 0; i < KNOWN; i++)
+        known_launches[i].epoch = 0;
+    own_run.run = run;
+    own_run.context = at->context;
+    own_run.ended = atomic_load_explicit(&places_ended, memory_order_relaxed);
+}
+
+/* Under the latch, in the run's own thread, with an open batch of the stream: from here on such launches are quick. */
+static void remember(struct pacer *a, struct known *known, const struct permit *permit)
+{
+    struct pacer_run *run = own_run.run;
+    unsigned k = 0;
+    if (!run || run->pacer != a) {
+        if (!run || run->pacer)
+            return;
+        run->pacer = a;
+    }
+    while (k < run->parts && (run->part[k].kind != permit->kind || run->part[k].stream != permit->stream))
+        k++;
+    if (k == PACER_PARTS) {
+        k = run->parts = 0;
+        atomic_fetch_add_explicit(&run->epoch, 1, memory_order_relaxed);
+    }
+    struct pacer_part *part = &run->part[k];
+    if (k == run->parts) {
+        part->kind = permit->kind;
+        part->stream = permit->stream;
+        part->told = atomic_load_explicit(&part->made, memory_order_relaxed);
+        run->parts++;
+    }
+    if (part->told == atomic_load_explicit(&part->made, memory_order_relaxed))
+        part->price = permit->price;
+    known->part = part;
+    known->epoch = atomic_load_explicit(&run->epoch, memory_order_relaxed);
+    int64_t purse = atomic_load_explicit(&run->purse, memory_order_relaxed);
+    if (permit->price > PACER_PURSE / 4 || purse > PACER_PURSE / 4 ||
+        atomic_load_explicit(&a->throttle.d->credit, memory_order_relaxed) < 4 * PACER_PURSE)
+        return;
+    atomic_fetch_sub_explicit(&a->throttle.d->credit, PACER_PURSE - purse, memory_order_relaxed);
+    atomic_store_explicit(&run->purse, PACER_PURSE, memory_order_relaxed);
+}
+
 /* Under the latch, in a thread of the program with the context current. None free, no room: the batch simply grows. */
-static void end_batch(struct pacer *a, const struct driver *d, struct pacer_open *o, CUstream stream)
+static void end_batch(struct process *p, struct pacer *a, const struct driver *d, struct pacer_open *o, CUstream stream)
 {
     if (!o->batch.parts || a->count == PACER_RING)
         return;
@@ -121,6 +291,7 @@ static void end_batch(struct pacer *a, const struct driver *d, struct pacer_open
         return;
     }
     a->ring[(a->first + a->count++) % PACER_RING] = (struct pacer_closed){.stream = o->stream, .batch = o->batch, .event = e};
+    look_again(p, a, o->stream);
     o->used = 0;
     o->batch.parts = 0;
 }
@@ -135,26 +306,28 @@ static int by_end(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Under the latch: when the event was reached, on our clock. */
-static bool end_of(struct pacer *a, const struct driver *d, CUevent e, int64_t now, int64_t *end)
+/* Under the latch: when the event was reached, on our clock. An event is seen late, never early, so the base lies where the one seen
+ * soonest puts it; the clock is read after the driver has answered, for this thread may be made to wait anywhere. */
+static bool end_of(struct pacer *a, const struct driver *d, CUevent e, int64_t *end)
 {
     float ms = 0;
     if (!a->base || !d->cuEventElapsedTime || d->cuEventElapsedTime(&ms, a->base, e) != CUDA_SUCCESS)
         return false;
-    int64_t since = (int64_t)((double)ms * 1e6);
-    if (!a->base_known || now - since < a->base_at)
-        a->base_at = now - since;           /* events are seen late, never early */
+    int64_t since = (int64_t)((double)ms * 1e6), latest = now_ns() - since;
+    if (!a->base_known || latest < a->base_at)
+        a->base_at = latest;
     a->base_known = 1;
     *end = a->base_at + since;
     return true;
 }
 
-static void gather(struct pacer *a, const struct driver *d, int64_t now, struct ended *out)
+static void gather(struct process *p, struct pacer *a, const struct driver *d, int64_t now, struct ended *out)
 {
     uint64_t waiting[PACER_STREAMS];
     unsigned streams = 0;
     CUevent newest = NULL;
     int64_t newest_end = 0;
+    a->base_at += DRIFT_NS;
     for (uint32_t i = 0; i < a->count; i++) {
         struct pacer_closed *c = &a->ring[(a->first + i) % PACER_RING];
         bool waits = c->ended;
@@ -168,7 +341,7 @@ static void gather(struct pacer *a, const struct driver *d, int64_t now, struct 
             continue;
         }
         c->ended = 1;
-        if (!end_of(a, d, c->event, now, &c->batch.end))
+        if (!end_of(a, d, c->event, &c->batch.end))
             c->batch.end = now;
         if (c->batch.end > newest_end) {
             newest_end = c->batch.end;
@@ -196,6 +369,7 @@ static void gather(struct pacer *a, const struct driver *d, int64_t now, struct 
             continue;
         o->batch.end = o->batch.start + o->batch.price < now ? o->batch.start + o->batch.price : now;
         out->batch[out->count++] = o->batch;
+        look_again(p, a, o->stream);
         o->used = 0;
         o->batch.parts = 0;
     }
@@ -238,11 +412,12 @@ static bool settle(struct process *p, unsigned device)
         return false;
     }
     int64_t now = now_ns();
-    bool usable = d->cuCtxSetCurrent(a->context) == CUDA_SUCCESS;
+    bool usable = d->cuCtxSetCurrent(a->context) == CUDA_SUCCESS, full = empty_idle_purses(p, a);
+    gather_runs(p, a);
     if (usable)
-        gather(a, d, now, &all);
+        gather(p, a, d, now, &all);
     throttle_tick(&a->throttle, now, all.batch, all.count, all.runs);
-    bool flying = a->count || a->throttle.hold;
+    bool flying = full || a->count || a->throttle.hold;
     latch_leave(&a->latch);
     sampler_round(p, device, now, container_in_flight(p, device));
     return flying;
@@ -300,14 +475,11 @@ static void settler_start(struct process *p)
 
 /* ---- launches --------------------------------------------------------------------------------------------------------------- */
 
-/* The monitor blocks with a negative number, another one each round, and counts a positive one down; every launch shows that
- * somebody works here. A block that is not renewed is over: its monitor is gone. */
-static void show_activity(struct process *p)
+/* A block that is not renewed is over: its monitor is gone. */
+void pacer_show_activity(struct process *p)
 {
     struct hami_region *r = p->state.region;
     int32_t recent = atomic_load_explicit(&r->recent_kernel, memory_order_relaxed);
-    if (__builtin_expect(recent == 2, 1))
-        return;
     int64_t renewed = recent < 0 ? now_ns() : 0;
     for (int32_t before = recent; recent < 0; before = recent) {
         pause_ns(20000000);
@@ -323,6 +495,20 @@ static void show_activity(struct process *p)
     uint64_t last = atomic_load_explicit(&r->last_kernel_time, memory_order_relaxed);
     while (last < (uint64_t)t.tv_sec && !atomic_compare_exchange_weak(&r->last_kernel_time, &last, (uint64_t)t.tv_sec))
         ;
+}
+
+void pacer_wake(struct process *p)
+{
+    atomic_store(&p->settler_sleeps, 0);
+    futex_wake(&p->settler_sleeps, 1, 0);
+}
+
+void pacer_undo(struct process *p, int64_t price)
+{
+    struct pacer *a = own_run.run ? own_run.run->pacer : NULL;
+    (void)p;
+    if (a)
+        atomic_fetch_add_explicit(&a->throttle.d->credit, price, memory_order_relaxed);
 }
 
 static bool limits_cores(const struct process *p, int device)
@@ -361,10 +547,11 @@ static bool adopt(struct process *p, struct pacer *a, const struct driver *d, co
     return true;
 }
 
-bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread, uint32_t kind, struct permit *out)
+bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread, uint32_t kind, struct known *known,
+               struct permit *out)
 {
     struct place at;
-    *out = (struct permit){.kind = kind};
+    *out = (struct permit){.kind = kind, .known = known};
     show_activity(p);
     if (!place_now(p, d, &at) || !limits_cores(p, at.device) || captured(p, d, stream))
         return false;
@@ -377,6 +564,8 @@ bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum 
         if (!ours)
             out->stream = 0;
     }
+    if (own_run.context != at.context || own_run.ended != atomic_load_explicit(&places_ended, memory_order_relaxed))
+        move_run(p, &at);
     out->pacer = a;
     out->stream = a->context == at.context ? stream_key(stream, per_thread) : 0;
     for (;;) {
@@ -391,8 +580,7 @@ bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum 
         if (!limits_cores(p, at.device))
             return false;
     }
-    if (out->price >= THROTTLE_BATCH / 8)       /* a kernel may begin before the launch returns; short ones hide that, and the clock costs */
-        out->at = now_ns();
+    out->at = now_ns();                         /* a kernel may begin before the launch returns, and long before the latch is free */
     return true;
 }
 
@@ -406,40 +594,22 @@ void pacer_tell(struct process *p, const struct driver *d, const struct permit *
     if (!permit->stream)
         return;                             /* a context we do not follow: the price was the charge */
     latch_take(&a->latch);
+    if (own_run.run && own_run.run->pacer == a)
+        gather_run(a, own_run.run);
     struct pacer_open *o = open_of(a, permit->stream);
-    if (o) {
-        struct batch *b = &o->batch;
-        unsigned i = 0;
-        while (i < b->parts && b->part[i].kind != permit->kind)
-            i++;
-        if (i == BATCH_PARTS) {
-            end_batch(a, d, o, stream);
-            o = open_of(a, permit->stream);
-            b = o ? &o->batch : NULL;
-            i = b ? b->parts : 0;
-        }
-        if (b && i < BATCH_PARTS) {
-            if (!b->parts) {
-                b->start = permit->at ? permit->at : now_ns();
-                b->price = 0;
-            }
-            if (i == b->parts) {
-                b->part[i].kind = permit->kind;
-                b->part[i].count = 0;
-                b->parts++;
-            }
-            b->part[i].count++;
-            b->price += permit->price;
-            throttle_flies(&a->throttle, permit->kind, 1, permit->price);
-            if (close || b->price >= THROTTLE_BATCH)
-                end_batch(a, d, o, stream);
-        }
+    bool counted = o && count_in(a, o, permit->kind, 1, permit->price, permit->at);
+    if (o && !counted) {
+        end_batch(p, a, d, o, stream);
+        o = open_of(a, permit->stream);
+        counted = o && count_in(a, o, permit->kind, 1, permit->price, permit->at);
     }
+    if (counted && (close || o->batch.price >= THROTTLE_BATCH))
+        end_batch(p, a, d, o, stream);
+    if (counted && o->batch.parts && permit->known)
+        remember(a, permit->known, permit);
     latch_leave(&a->latch);
-    if (__builtin_expect(atomic_load_explicit(&p->settler_sleeps, memory_order_relaxed), 0)) {
-        atomic_store(&p->settler_sleeps, 0);
-        futex_wake(&p->settler_sleeps, 1, 0);
-    }
+    if (__builtin_expect(atomic_load_explicit(&p->settler_sleeps, memory_order_relaxed), 0))
+        pacer_wake(p);
 }
 
 void pacer_close(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread)
@@ -454,9 +624,10 @@ void pacer_close(struct process *p, const struct driver *d, CUstream stream, enu
             return;
         latch_take(&a->latch);
         if (a->context == now) {
+            gather_runs(p, a);
             struct pacer_open *o = open_of(a, key);
             if (o && o->batch.parts)
-                end_batch(a, d, o, stream);
+                end_batch(p, a, d, o, stream);
             else if (o)
                 o->used = 0;
         }
@@ -475,19 +646,24 @@ void pacer_close_all(struct process *p, const struct driver *d)
             return;
         latch_take(&a->latch);
         uint64_t mine = (uint64_t)(uintptr_t)__builtin_thread_pointer() | 1;
+        if (a->context == now)
+            gather_runs(p, a);
         for (unsigned k = 0; k < PACER_STREAMS && a->context == now; k++) {
             struct pacer_open *o = &a->open[k];
             if (!o->used || !o->batch.parts || ((o->stream & 1) && o->stream != mine))
                 continue;           /* another thread's default stream is out of reach */
-            end_batch(a, d, o, o->stream == 4 || (o->stream & 1) ? NULL : (CUstream)(uintptr_t)o->stream);
+            end_batch(p, a, d, o, o->stream == 4 || (o->stream & 1) ? NULL : (CUstream)(uintptr_t)o->stream);
         }
         latch_leave(&a->latch);
     }
 }
 
 /* Under the latch: what is in flight counts as done at its price. */
-static void forget(struct pacer *a)
+static void forget(struct process *p, struct pacer *a)
 {
+    for (unsigned i = 0; i < runs_used(p); i++)
+        if (p->runs[i].pacer == a)
+            unbind(a, &p->runs[i]);
     for (unsigned i = 0; i < PACER_STREAMS; i++)
         a->open[i].used = 0;
     a->first = a->count = a->spares = 0;
@@ -506,7 +682,7 @@ void pacer_forget_context(struct process *p, CUcontext context)
             continue;
         latch_take(&a->latch);
         if (a->context == context)
-            forget(a);
+            forget(p, a);
         latch_leave(&a->latch);
     }
 }

@@ -19,6 +19,8 @@ struct process {
     struct pointers pointers;       /* latches of rank 4 inside */
     _Atomic uint32_t ends;          /* the program exits: the driver may be gone at any moment */
     _Atomic uint32_t settler, settler_sleeps;       /* its thread runs; it waits for launches */
+    _Atomic uint32_t run_count;     /* of runs[] in use */
+    struct pacer_run runs[PACER_RUNS];
     struct pacer pacers[HAMI_DEVICES];
 };
 

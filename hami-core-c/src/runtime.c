@@ -45,6 +45,7 @@ static enum stage begin(struct process *p)
         why = "this variable is not understood", about = s->options.wrong;
     enum course course = decide(&c);
     if (course == COURSE_ENFORCE) {
+        bias_prepare();
         bool full;
         why = attach_region(s, &full);
         about = s->path;
@@ -135,6 +136,7 @@ void runtime_map(struct process *p, const struct driver *d)
             continue;
         s->index_of[ordinal] = (int8_t)index;
         s->rules[index] = rule_for(&s->limits, &s->options, uuid, (unsigned)index);
+        s->paced |= s->rules[index].cores && (s->limits.present ? s->limits.policy : s->options.policy) != POLICY_DISABLE;
         say(SAY_INFO, "device %d is number %d of the region, memory %llu, cores %u", i, index, (unsigned long long)s->rules[index].memory,
             s->rules[index].cores);
     }

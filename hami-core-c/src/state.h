@@ -33,6 +33,7 @@ struct state {
     dev_t file_device;
     ino_t file_inode;
     struct rule rules[HAMI_DEVICES];/* by index in the region */
+    bool paced;                     /* launches on some device may have to wait */
     int8_t index_of[ORDINALS];      /* by ordinal of the driver; -1: not mapped */
     _Atomic uint32_t mapped;
     struct small small[HAMI_DEVICES][SMALL_CLASSES];

@@ -24,8 +24,9 @@ from hami_core_py.models.devices import DeviceId, Usage
 from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
 from hami_core_py.services.board import SHAPES_REMEMBERED, UNDECIDED, UNKNOWN, Board
+from hami_core_py.services.holding import State
 from hami_core_py.services.inventory import Inventory
-from hami_core_py.services.ledger import Ledger, State
+from hami_core_py.services.ledger import Ledger
 
 STATES_REMEMBERED = 20_000
 """States of nodes remembered per request shape."""

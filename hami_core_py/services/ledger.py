@@ -4,99 +4,18 @@ Keyed by pod UID, changed by deltas under one lock, and a pure function of what 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from threading import Lock
 
-from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked
-from hami_core_py.decisions.usage import minus, plus, pod_usage, total
-from hami_core_py.models.allocations import Placement, RecordedShare
+from hami_core_py.decisions.nodes import Blocked
+from hami_core_py.decisions.usage import total
+from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Reason, Refusal
-from hami_core_py.models.devices import IDLE, DeviceId, Share, Usage, no_facts
-from hami_core_py.models.requests import ContainerKind, PodRequest
-
-
-class State(Enum):
-    """What a holding rests on.
-
-    ``ASSUMED`` – decided, not promised: ends by its deadline and yields to pods of higher priority.
-    ``BINDING`` – a Binding is on its way: ends only by a known outcome.
-    ``BOUND`` – the pod's record says so.
-    """
-
-    ASSUMED = "assumed"
-    BINDING = "binding"
-    BOUND = "bound"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What one pod holds.
-
-    :ivar containers: name and kind of each container in the pod's order, init containers and sidecars first; a share of a
-        container that is not named counts like an app container's.
-    :ivar finished: the pod has succeeded or failed: it holds nothing any more. A terminating pod still holds.
-    """
-
-    uid: str
-    namespace: str
-    name: str
-    node: str
-    shares: tuple[RecordedShare, ...] = ()
-    containers: tuple[tuple[str, ContainerKind], ...] = ()
-    priority: int = 0
-    finished: bool = False
-
-    def peaks(self) -> dict[DeviceId, Usage]:
-        """What is charged to each device."""
-        held: dict[str, list[tuple[DeviceId, Share]]] = {}
-        for share in self.shares:
-            held.setdefault(share.container, []).append((share.device, share.share))
-        known = [(kind, held.pop(name, ())) for name, kind in self.containers]
-        strangers = [(ContainerKind.APP, shares) for shares in held.values()]
-        return pod_usage([*known, *strangers])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """One amount the index had wrong: found and repaired by ``recount``. ``pod`` is set when a whole holding was stale."""
-
-    node: str
-    device: DeviceId | None = None
-    pod: str = ""
-    had: Usage = IDLE
-    should: Usage = IDLE
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    holding: Holding
-    peaks: Mapping[DeviceId, Usage]
-    state: State
-    deadline: float | None
-    since: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """A reservation as others may see it. ``deadline``: on the clock of whoever made it; ``None``: it has none."""
-
-    uid: str
-    node: str
-    state: State
-    priority: int
-    deadline: float | None = None
-
-
-class _NodeBook:
-    """The sums of one node."""
-
-    __slots__ = ("generation", "holders", "usage")
-
-    def __init__(self) -> None:
-        self.usage: dict[DeviceId, Usage] = {}
-        self.holders: dict[DeviceId, dict[str, Usage]] = {}
-        self.generation = 0
+from hami_core_py.models.devices import IDLE, DeviceId, Usage, no_facts
+from hami_core_py.models.requests import PodRequest
+from hami_core_py.services.blocks import Blocks
+from hami_core_py.services.holding import Drift, Entry, Holding, Reservation, State, recorded_shares
+from hami_core_py.services.node_book import NodeBook
 
 
 class Ledger:
@@ -104,11 +23,10 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._entries: dict[str, _Entry] = {}
-        self._reserved: dict[str, _Entry] = {}
-        self._books: dict[str, _NodeBook] = {}
-        self._blocks: dict[str, dict[str, Blocked]] = {}
-        self._blocked_on: dict[str, tuple[str, int]] = {}
+        self._entries: dict[str, Entry] = {}
+        self._reserved: dict[str, Entry] = {}
+        self._books: dict[str, NodeBook] = {}
+        self._blocks = Blocks()
         self._changed: set[tuple[str, DeviceId | None]] = set()
         self._changes = 0
         self.drift_total = 0
@@ -140,11 +58,10 @@ class Ledger:
         """
         with self._lock:
             blocked = Blocked(devices=frozenset(devices), whole_node=not devices)
-            if self._blocks.get(node, {}).get(uid) == blocked:
+            if self._blocks.of(uid, node) == blocked:
                 return
             self._unblock(uid)
-            self._blocks.setdefault(node, {})[uid] = blocked
-            self._blocked_on[uid] = (node, self._changes)
+            self._blocks.put(uid, node, blocked, self._changes)
             self._touch(node, None)
 
     # Usage
@@ -164,7 +81,7 @@ class Ledger:
     def blocked(self, node: str) -> Blocked:
         """Devices of the node whose usage is not known."""
         with self._lock:
-            return self._blocked(node)
+            return self._blocks.on(node)
 
     def generation(self, node: str) -> int:
         """Grows with every change of the node's usage; a decision is stale when it has grown since."""
@@ -190,13 +107,9 @@ class Ledger:
         with self._lock:
             book = self._books.get(node)
             if book is None:
-                return no_facts(), self._blocked(node, absent), 0
+                return no_facts(), self._blocks.on(node, absent), 0
             absent.update(e.holding.uid for e in self._yielding(priority) if e.holding.node == node)
-            usage = dict(book.usage)
-            for device, holders in book.holders.items():
-                if not absent.isdisjoint(holders):
-                    usage[device] = total(u for holder, u in holders.items() if holder not in absent)
-            return usage, self._blocked(node, absent), book.generation
+            return book.without(absent), self._blocks.on(node, absent), book.generation
 
     def nodes_seen_otherwise(self, uid: str, priority: int) -> frozenset[str]:
         """Nodes that a pod sees emptier than they are counted: its own holding and reservations that yield to it."""
@@ -204,8 +117,8 @@ class Ledger:
             nodes = {e.holding.node for e in self._yielding(priority)}
             if own := self._entries.get(uid):
                 nodes.add(own.holding.node)
-            if blocked_on := self._blocked_on.get(uid):
-                nodes.add(blocked_on[0])
+            if blocked_on := self._blocks.node_of(uid):
+                nodes.add(blocked_on)
             return frozenset(nodes)
 
     # Reservations
@@ -285,12 +198,12 @@ class Ledger:
         """A pod's reservation; ``None`` when it has none, or its record has replaced it."""
         with self._lock:
             entry = self._reserved.get(uid)
-            return _shown(entry) if entry else None
+            return entry.shown() if entry else None
 
     def reservations(self) -> tuple[Reservation, ...]:
         """All reservations, by pod UID."""
         with self._lock:
-            return tuple(_shown(self._reserved[uid]) for uid in sorted(self._reserved))
+            return tuple(self._reserved[uid].shown() for uid in sorted(self._reserved))
 
     def holding(self, uid: str) -> Holding | None:
         """What a pod holds, by record or reservation."""
@@ -315,7 +228,7 @@ class Ledger:
         # Sums are made outside the lock and compared node by node: a recount of a large cluster takes seconds.
         with self._lock:
             drifts = [] if live is None else self._drop_stale(set(live), listed_at)
-            entries: dict[str, list[tuple[str, _Entry]]] = {node: [] for node in self._books}
+            entries: dict[str, list[tuple[str, Entry]]] = {node: [] for node in self._books}
             for uid, entry in self._entries.items():
                 entries[entry.holding.node].append((uid, entry))
             generations = {node: book.generation for node, book in self._books.items()}
@@ -348,16 +261,12 @@ class Ledger:
 
     def _put(self, uid: str, holding: Holding, state: State, deadline: float | None) -> None:
         self._drop(uid)
-        entry = _Entry(holding, holding.peaks(), state, deadline, self._changes)
+        entry = Entry(holding, holding.peaks(), state, deadline, self._changes)
         self._entries[uid] = entry
         if state is not State.BOUND:
             self._reserved[uid] = entry
-        book = self._books.setdefault(holding.node, _NodeBook())
-        for device, used in entry.peaks.items():
-            book.usage[device] = plus(book.usage.get(device, IDLE), used)
-            book.holders.setdefault(device, {})[uid] = used
-            self._changed.add((holding.node, device))
-        book.generation += 1
+        self._books.setdefault(holding.node, NodeBook()).charge(uid, entry.peaks)
+        self._changed.update((holding.node, device) for device in entry.peaks)
         self._changes += 1
 
     def _drop(self, uid: str) -> None:
@@ -365,41 +274,22 @@ class Ledger:
         self._reserved.pop(uid, None)
         if entry is None:
             return
-        book = self._books[entry.holding.node]
-        for device, used in entry.peaks.items():
-            holders = book.holders[device]
-            del holders[uid]
-            if holders:
-                book.usage[device] = minus(book.usage[device], used, _occupied(holders, used, book.usage[device]))
-            else:
-                del book.holders[device], book.usage[device]
-            self._changed.add((entry.holding.node, device))
-        book.generation += 1
+        node = entry.holding.node
+        self._books[node].discharge(uid, entry.peaks)
+        self._changed.update((node, device) for device in entry.peaks)
         self._changes += 1
 
     def _unblock(self, uid: str) -> None:
-        node, _ = self._blocked_on.pop(uid, (None, 0))
+        node = self._blocks.end(uid)
         if node is not None:
-            del self._blocks[node][uid]
-            if not self._blocks[node]:
-                del self._blocks[node]
             self._touch(node, None)
 
     def _touch(self, node: str, device: DeviceId | None) -> None:
-        self._books.setdefault(node, _NodeBook()).generation += 1
+        self._books.setdefault(node, NodeBook()).generation += 1
         self._changes += 1
         self._changed.add((node, device))
 
-    def _blocked(self, node: str, absent: Iterable[str] = ()) -> Blocked:
-        blocks = self._blocks.get(node)
-        if not blocks:
-            return NOT_BLOCKED
-        counted = [b for uid, b in blocks.items() if uid not in absent]
-        return Blocked(
-            devices=frozenset(d for b in counted for d in b.devices), whole_node=any(b.whole_node for b in counted)
-        )
-
-    def _yielding(self, priority: int | None) -> list[_Entry]:
+    def _yielding(self, priority: int | None) -> list[Entry]:
         if priority is None:
             return []
         return [e for e in self._reserved.values() if e.state is State.ASSUMED and e.holding.priority < priority]
@@ -411,10 +301,9 @@ class Ledger:
                 pod = f"{entry.holding.namespace}/{entry.holding.name}"
                 drifts.append(Drift(node=entry.holding.node, pod=pod, had=total(entry.peaks.values())))
                 self._drop(uid)
-        for uid, (node, since) in sorted(self._blocked_on.items()):
-            if uid not in live and (listed_at is None or since < listed_at):
-                drifts.append(Drift(node=node, pod=uid))
-                self._unblock(uid)
+        for uid, node in self._blocks.stale(live, listed_at):
+            drifts.append(Drift(node=node, pod=uid))
+            self._unblock(uid)
         return drifts
 
     def _repair_node(
@@ -424,38 +313,7 @@ class Ledger:
         wrong = sorted(d for d in {*sums, *book.usage} if sums.get(d, IDLE) != book.usage.get(d, IDLE))
         drifts = [Drift(node=node, device=d, had=book.usage.get(d, IDLE), should=sums.get(d, IDLE)) for d in wrong]
         if wrong:
-            book.usage, book.holders = sums, should
+            book.put_right(sums, should)
             for device in wrong:
                 self._touch(node, device)
         return drifts
-
-
-def recorded_shares(placement: Placement) -> tuple[RecordedShare, ...]:
-    """A placement's shares as its record will state them, in the order of the containers."""
-    return tuple(
-        RecordedShare(
-            container=c.name, family=device.family, device=device.id, share=share, model=device.model, numa=device.numa
-        )
-        for c in placement.containers
-        for device, share in c.pairs
-    )
-
-
-def _occupied(holders: Mapping[str, Usage], leaving: Usage, used: Usage) -> int:
-    """Cells that the remaining holders occupy; looked up only when the leaving one held any."""
-    if not leaving.occupied:
-        return used.occupied
-    occupied = 0
-    for held in holders.values():
-        occupied |= held.occupied
-    return occupied
-
-
-def _shown(entry: _Entry) -> Reservation:
-    return Reservation(
-        uid=entry.holding.uid,
-        node=entry.holding.node,
-        state=entry.state,
-        priority=entry.holding.priority,
-        deadline=entry.deadline,
-    )

@@ -13,7 +13,7 @@ from hami_core_py.models.allocations import RecordedShare
 from hami_core_py.models.devices import Device, DeviceId, Health, Usage
 from hami_core_py.models.families import Family
 from hami_core_py.models.samples import Sample
-from hami_core_py.services.ledger import Holding
+from hami_core_py.services.holding import Holding
 
 MIB = 2**20
 ZONE = "vGPU"

@@ -26,7 +26,8 @@ from hami_core_py.models.views import node_view
 from hami_core_py.services.directories import Directories, Known
 from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
-from hami_core_py.services.ledger import Holding, Ledger
+from hami_core_py.services.holding import Holding
+from hami_core_py.services.ledger import Ledger
 from hami_core_py.services.measures import node_samples
 from hami_core_py.services.warnings import COMPONENT, Warnings
 

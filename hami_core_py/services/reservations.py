@@ -17,7 +17,7 @@ from hami_core_py.models.answers import Reason, Refusal
 from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
 from hami_core_py.services.engine import Engine
-from hami_core_py.services.ledger import Reservation, State
+from hami_core_py.services.holding import Reservation, State
 
 Answer = Placement | tuple[Refusal, ...]
 

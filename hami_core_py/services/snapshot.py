@@ -14,9 +14,10 @@ from hami_core_py.models.devices import Device, Usage
 from hami_core_py.models.requests import Policies
 from hami_core_py.models.views import PodView, node_view
 from hami_core_py.services.engine import Engine
+from hami_core_py.services.holding import Holding
 from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
-from hami_core_py.services.ledger import Holding, Ledger
+from hami_core_py.services.ledger import Ledger
 from hami_core_py.services.scheduling.recording import families_of, record_of
 
 JsonObject = Mapping[str, Any]

@@ -28,8 +28,9 @@ from hami_core_py.models.requests import (
 )
 from hami_core_py.models.views import NodeView, PodView
 from hami_core_py.services.engine import Engine
+from hami_core_py.services.holding import Holding
 from hami_core_py.services.inventory import Inventory as Nodes
-from hami_core_py.services.ledger import Holding, Ledger
+from hami_core_py.services.ledger import Ledger
 from hami_core_py.testing.plugins import make_plugin
 
 FREE, WHOLE, CUT, STEPS, BOARDS, JEALOUS, PICKY = "Free", "Whole", "Cut", "Steps", "Boards", "Jealous", "Picky"

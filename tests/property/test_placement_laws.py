@@ -13,7 +13,8 @@ from hami_core_py.models.allocations import Placement
 from hami_core_py.models.devices import IDLE, DeviceId, Usage
 from hami_core_py.models.requests import ContainerRequest, MemoryMib, PodRequest
 from hami_core_py.services.engine import Engine
-from hami_core_py.services.ledger import Holding, Ledger, State, recorded_shares
+from hami_core_py.services.holding import Holding, State, recorded_shares
+from hami_core_py.services.ledger import Ledger
 from tests.property.clusters import (
     ASK,
     BOARDS,

@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from hami_core_py.services.ledger import Ledger, State
+from hami_core_py.services.holding import State
+from hami_core_py.services.ledger import Ledger
 from hami_core_py.testing.builders import device
 from tests.property.simulation import ENDED, Json, Process, Simulation
 

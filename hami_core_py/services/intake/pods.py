@@ -16,7 +16,8 @@ from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import Dialect, PodRecord, RecordedShare
 from hami_core_py.models.devices import DeviceId
 from hami_core_py.models.views import PodView, pod_view
-from hami_core_py.services.ledger import Holding, Ledger
+from hami_core_py.services.holding import Holding
+from hami_core_py.services.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Refusal
 from hami_core_py.models.families import SHARED_LOCK, NodeLock
 from hami_core_py.models.views import PodView
+from hami_core_py.services.holding import State
 from hami_core_py.services.intake import NodeIntake
-from hami_core_py.services.ledger import State
 from hami_core_py.services.reservations import Reservations
 from hami_core_py.services.scheduling.recent import Asked, Recent
 from hami_core_py.services.scheduling.recording import check_complete, families_of, record_of

@@ -6,7 +6,7 @@ import pytest
 
 from hami_core_py.lab.apiserver import ApiServer
 from hami_core_py.lab.apiserver.faults import Fault
-from hami_core_py.services.ledger import State
+from hami_core_py.services.holding import State
 from tests.integration.scheduler.world import Json, World, eventually, one_device
 
 BINDING = {"verbs": ("create",), "resource": "pods", "subresource": "binding"}

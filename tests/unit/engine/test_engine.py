@@ -27,8 +27,9 @@ from hami_core_py.models.requests import (
 )
 from hami_core_py.models.views import NodeView, PlacementView, PodView
 from hami_core_py.services.engine import Engine
+from hami_core_py.services.holding import Holding, State
 from hami_core_py.services.inventory import Inventory as Nodes
-from hami_core_py.services.ledger import Holding, Ledger, State
+from hami_core_py.services.ledger import Ledger
 from hami_core_py.testing.builders import FAMILY, device, devices, family, request, share
 from hami_core_py.testing.plugins import make_plugin
 

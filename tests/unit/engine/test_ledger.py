@@ -6,7 +6,8 @@ from hami_core_py.models.allocations import ContainerPlacement, Placement, Recor
 from hami_core_py.models.answers import Reason
 from hami_core_py.models.devices import IDLE, DeviceId, Usage
 from hami_core_py.models.requests import ContainerKind, ContainerRequest, PodRequest
-from hami_core_py.services.ledger import Drift, Holding, Ledger, State
+from hami_core_py.services.holding import Drift, Holding, State
+from hami_core_py.services.ledger import Ledger
 from hami_core_py.testing.builders import FAMILY, device, share, usage
 
 G0, G1 = DeviceId("npu-0"), DeviceId("npu-1")

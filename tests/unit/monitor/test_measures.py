@@ -7,7 +7,7 @@ from hami_core_py.models.devices import Device, DeviceId, Usage
 from hami_core_py.models.families import CoreRule
 from hami_core_py.models.requests import ContainerKind
 from hami_core_py.models.samples import Sample
-from hami_core_py.services.ledger import Holding
+from hami_core_py.services.holding import Holding
 from hami_core_py.services.measures import node_samples
 from hami_core_py.testing.builders import device, family, share
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hami_core_py.models.allocations import Placement
-from hami_core_py.services.ledger import State
+from hami_core_py.services.holding import State
 from hami_core_py.testing.builders import device
 from tests.unit.scheduling.books import Books, asking
 

@@ -123,6 +123,7 @@ class Agent:
             options.node,
             self.table,
             ask.families,
+            backends=names,
             identity=self.mode,
             publish_totals=options.publish_totals,
             lease_namespace=options.lease_namespace,

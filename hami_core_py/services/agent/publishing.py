@@ -6,7 +6,7 @@ kube-scheduler try all refused pods again. The API server may be away: what is t
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hami_core_py.cluster.client import Client
@@ -31,6 +31,7 @@ RETRY_SECONDS = (1.0, 30.0)
 class Publisher:
     """Keeps the node object in step with the device table.
 
+    :param backends: those that this agent asks for devices; another agent of the node may speak for others.
     :param publish_totals: whether node totals are published. :param lease_seconds: interval of renewal.
     """
 
@@ -41,12 +42,14 @@ class Publisher:
         table: DeviceTable,
         families: Mapping[str, Family],
         *,
+        backends: Iterable[str],
         identity: Identity,
         publish_totals: bool = True,
         lease_namespace: str = "hami-system",
         lease_seconds: float = 60.0,
     ) -> None:
         self._client, self._node, self._table, self._families = client, node, table, families
+        self._backends = frozenset(backends)
         self._identity, self._publish_totals = identity, publish_totals
         self._lease_namespace, self._lease_seconds = lease_namespace, lease_seconds
         self._changed = threading.Event()
@@ -102,7 +105,9 @@ class Publisher:
         }
         wanted |= by_key
         if not snapshot.pending:
-            for owner in {family.backend for family in self._families.values()} - set(by_owner):
+            # One that stands in for others takes back what it has offered in their names, and nothing else.
+            spoken_for = self._backends | {self._families[name].backend for name in snapshot.offered}
+            for owner in {family.backend for family in self._families.values()} & spoken_for - set(by_owner):
                 key = inventory_key(owner)
                 if key in node.annotations:
                     wanted[key] = render_inventory(owner, (), self._identity)

@@ -28,12 +28,14 @@ class Snapshot:
     :ivar version: grows with every change. :ivar devices: sorted by family, index and id, with their health now.
     :ivar sources: family → backend that offers its devices.
     :ivar pending: backends that have not answered yet; devices they are known for come from an earlier run.
+    :ivar offered: families that have had a device in this run or the one before, whether they have one now or not.
     """
 
     version: int
     devices: tuple[Device, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     pending: frozenset[str] = frozenset()
+    offered: frozenset[str] = frozenset()
 
     @property
     def by_id(self) -> dict[DeviceId, Device]:
@@ -159,7 +161,13 @@ class DeviceTable:
         pending = frozenset(name for name, source in self._sources.items() if not source.answered)
         old = self._snapshot
         if (old.devices, old.sources, old.pending) != (tuple(devices), sources, pending):
-            self._snapshot = Snapshot(version=old.version + 1, devices=tuple(devices), sources=sources, pending=pending)
+            self._snapshot = Snapshot(
+                version=old.version + 1,
+                devices=tuple(devices),
+                sources=sources,
+                pending=pending,
+                offered=old.offered | frozenset(sources),
+            )
             self._condition.notify_all()
 
 

@@ -3,6 +3,7 @@
 import json
 
 from hami_core_py.codecs.native import parse_inventory
+from hami_core_py.models.families import Resources
 from hami_core_py.models.views import node_view
 from hami_core_py.testing import builders
 
@@ -92,3 +93,27 @@ def test_agent_starts_without_the_api_server_and_publishes_when_it_is_back(world
     world.start()
     world.api.start()
     world.eventually("the inventory", lambda: KEY in world.annotations())
+
+
+OTHERS = "hami.io/node-other-inventory"
+
+
+def test_inventory_that_another_agent_of_the_node_publishes_is_left_alone(world):
+    family = builders.family("Other", resources=Resources(count="other.example/x"), backend="other")
+    world.backends.append(world.backend(name="other", family=family, devices=[]))
+    world.client.patch("/api/v1/nodes/node-a", {"metadata": {"annotations": {OTHERS: "theirs"}}})
+    world.start(backends=("acme",))
+    world.eventually("our inventory", lambda: len(published(world).devices) == 2)
+    world.acme.devices = []
+    world.eventually("our inventory emptied", lambda: not published(world).devices)
+    assert world.annotations()[OTHERS] == "theirs"
+
+
+def test_stand_in_takes_back_what_it_offered_in_the_name_of_another(world):
+    world.backends.append(world.backend(name="stand-in", stands_in=True, devices=[builders.device("npu-9")]))
+    world.start(backends=("stand-in",))
+    world.eventually("the inventory", lambda: len(published(world).devices) == 1)
+    world.stop_agent()
+    world.backends[-1].devices = []
+    world.start_agent(backends=("stand-in",))
+    world.eventually("the inventory emptied", lambda: not published(world).devices)

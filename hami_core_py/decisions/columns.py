@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hami_core_py.decisions.select import link_indexes
+from hami_core_py.decisions.device_states import DeviceStates
+from hami_core_py.decisions.kinds import Ints, Kinds, Totals
 from hami_core_py.models.devices import Device, DeviceId, Usage
 
-Ints = NDArray[np.int64]
 Numbers = NDArray[np.int8]
 Flags = NDArray[np.bool_]
 
@@ -36,34 +36,15 @@ class Row:
     shut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SeatState:
-    """One interned state of a device: what rules and cutting can see of it."""
-
-    device: Device
-    used: Usage
-    links: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sizes by number of kind."""
-
-    slots: Ints
-    memory: Ints
-    cores: Ints
-
-
 class FamilyColumns:
     """The columns of one family; whoever owns it sees to it that one thread at a time uses it."""
 
     def __init__(self, mutex_group: str | None = None) -> None:
         self._mutex_group = mutex_group
         self.size = 0
-        self.kinds: list[Device] = []
+        self._kinds = Kinds()
+        self.kinds = self._kinds.known
         self.has_links = False
-        self._totals = Totals(*np.zeros((3, 0), np.int64))
-        self._kind_numbers: dict[Hashable, int] = {}
         self._rows_of: dict[int, tuple[int, int, int]] = {}
         self._ids: dict[int, tuple[DeviceId, ...]] = {}
         self._gone_rows = 0
@@ -71,10 +52,7 @@ class FamilyColumns:
         self._allocate(64)
         self._starts, self._segment_state = np.zeros(16, np.intp), np.zeros(16, np.intp)
         self._segment_node = np.full(16, GONE, np.intp)
-        self.states: list[SeatState] = []
-        self._state_numbers: dict[Hashable, int] = {}
-        self._segment_numbers: dict[Hashable, int] = {}
-        self.states_epoch = 0
+        self.states = DeviceStates()
         self._numbers_states = False
         self._held: dict[int, tuple[Row, ...]] = {}
 
@@ -143,10 +121,7 @@ class FamilyColumns:
     @property
     def totals(self) -> Totals:
         """Sizes of each kind."""
-        if len(self._totals.slots) != len(self.kinds):
-            sizes = np.array([(k.slots, k.memory_mib, k.core_units) for k in self.kinds], np.int64).reshape(-1, 3)
-            self._totals = Totals(*sizes.T)
-        return self._totals
+        return self._kinds.totals
 
     def places(self, nodes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """First row and number of rows of each node."""
@@ -195,7 +170,7 @@ class FamilyColumns:
         mutex = _local([self._mutex_key(row.device) for row in rows])
         for i, row in enumerate(rows):
             at = start + i
-            self._kind[at] = self._kind_number(row.device)
+            self._kind[at] = self._kinds.number(row.device)
             self._closed[at], self._shut[at] = row.closed, row.shut
             self._numa_set[at], self._mutex_set[at] = start + numa[i], start + mutex[i]
             self._numa[at], self._index[at] = row.device.numa, row.device.index
@@ -215,7 +190,7 @@ class FamilyColumns:
         held[place] = Row(held[place].device, used, held[place].closed, held[place].shut)
         self._held[node] = tuple(held)
         if self._numbers_states:
-            self._state[at] = self._state_number(held[place], self._indexes(node))
+            self._state[at] = self._state_number(at, held[place], self._indexes(node))
             self._number_segment(node, self._rows_of[node][2])
 
     # States, numbered from the first time that somebody needs them
@@ -223,11 +198,9 @@ class FamilyColumns:
     @property
     def state(self) -> NDArray[np.intp]:
         """Number of each device's interned state."""
-        interned = max(len(self.states), len(self._segment_numbers))
-        if not self._numbers_states or interned > 4 * self.size + 1024:
+        if not self._numbers_states or self.states.interned > 4 * self.size + 1024:
             self._numbers_states = True
-            self.states, self._state_numbers, self._segment_numbers = [], {}, {}
-            self.states_epoch += 1
+            self.states.forget()
             for node in self._rows_of:
                 self._number_node(node)
         return self._state[: self.size]
@@ -241,54 +214,21 @@ class FamilyColumns:
     def _number_node(self, node: int) -> None:
         (start, _, segment), indexes = self._rows_of[node], self._indexes(node)
         for i, row in enumerate(self._held[node]):
-            self._state[start + i] = self._state_number(row, indexes)
+            self._state[start + i] = self._state_number(start + i, row, indexes)
         self._number_segment(node, segment)
 
     def _number_segment(self, node: int, segment: int) -> None:
         rows = self.rows(node)
-        key = (self._state[rows].tobytes(), self._closed[rows].tobytes())
-        self._segment_state[segment] = self._segment_numbers.setdefault(key, len(self._segment_numbers))
+        number = self.states.node_number(self._state[rows].tobytes(), self._closed[rows].tobytes())
+        self._segment_state[segment] = number
+
+    def _state_number(self, at: int, row: Row, indexes: Mapping[DeviceId, int]) -> int:
+        return self.states.number(row.device, row.used, int(self._kind[at]), indexes)
 
     def _indexes(self, node: int) -> dict[DeviceId, int]:
         return {row.device.id: row.device.index for row in self._held[node]}
 
-    def _state_number(self, row: Row, indexes: Mapping[DeviceId, int]) -> int:
-        device, used = row.device, row.used
-        links = link_indexes(device, indexes) if device.links else {}
-        key = (
-            self._kind_number(device),
-            device.index,
-            device.numa,
-            tuple(sorted(device.groups.items())),
-            repr(sorted(device.facts.items())) if device.facts else "",
-            tuple(sorted(links.items())),
-            (used.slots, used.memory_mib, used.core_units, used.cells, used.occupied),
-            tuple(sorted(used.labels.items())) if used.labels else (),
-        )
-        number = self._state_numbers.get(key)
-        if number is None:
-            number = self._state_numbers[key] = len(self.states)
-            self.states.append(SeatState(device, used, links))
-        return number
-
     # Inside
-
-    def _kind_number(self, device: Device) -> int:
-        key = (
-            device.model,
-            device.slots,
-            device.memory_mib,
-            device.core_units,
-            device.modes,
-            device.cells,
-            device.blocked_cells,
-            device.profiles,
-        )
-        number = self._kind_numbers.get(key)
-        if number is None:
-            number = self._kind_numbers[key] = len(self.kinds)
-            self.kinds.append(device)
-        return number
 
     def _mutex_key(self, device: Device) -> Hashable:
         return (device.groups.get(self._mutex_group) if self._mutex_group else None) or ("", device.id)

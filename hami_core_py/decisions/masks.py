@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hami_core_py.decisions.columns import FamilyColumns, Flags, Ints, Numbers, SeatState
+from hami_core_py.decisions.columns import FamilyColumns, Flags, Numbers
 from hami_core_py.decisions.cutting import profiles_for
+from hami_core_py.decisions.device_states import SeatState
 from hami_core_py.decisions.fit import (
     Question,
     Standing,
@@ -16,6 +17,7 @@ from hami_core_py.decisions.fit import (
     kind_refused,
     without_rules,
 )
+from hami_core_py.decisions.kinds import Ints
 from hami_core_py.decisions.ranks import FITS, RANK
 from hami_core_py.models.answers import Reason
 from hami_core_py.models.devices import IDLE, Device, Share
@@ -128,13 +130,13 @@ class SeatAnswers:
         if not len(rows):
             return
         states = columns.state[rows]
-        if self._epoch != columns.states_epoch:
-            self._known, self._epoch = np.zeros(0, np.int8), columns.states_epoch
-        if len(self._known) < len(columns.states):
-            missing = len(columns.states) - len(self._known)
+        if self._epoch != columns.states.epoch:
+            self._known, self._epoch = np.zeros(0, np.int8), columns.states.epoch
+        if len(self._known) < len(columns.states.known):
+            missing = len(columns.states.known) - len(self._known)
             self._known = np.concatenate([self._known, np.zeros(missing, np.int8)])
         for number in set(states[self._known[states] == 0].tolist()):
-            self._known[number] = _answer(question, columns.states[number])
+            self._known[number] = _answer(question, columns.states.known[number])
         answer[rows] = self._known[states]
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hami_core_py.decisions import masks
-from hami_core_py.decisions.columns import FamilyColumns, Flags, Ints
+from hami_core_py.decisions.columns import FamilyColumns, Flags
 from hami_core_py.decisions.fit import Question
+from hami_core_py.decisions.kinds import Ints
 from hami_core_py.decisions.plan import Plan
 from hami_core_py.decisions.select import wants_links
 from hami_core_py.models.requests import ContainerKind, Policies, Weights

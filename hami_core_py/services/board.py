@@ -204,7 +204,7 @@ class Board:
             state = columns.segment_state
             live = columns.segment_node >= 0
             by_node[columns.segment_node[live]] = state[live]
-            per_family.append([(columns.states_epoch, number) for number in by_node[numbers].tolist()])
+            per_family.append([(columns.states.epoch, number) for number in by_node[numbers].tolist()])
         return list(zip(*per_family, strict=True))
 
     def _judge_question(self, question: Question, compared: "_Compared") -> tuple[Numbers, Flags, Flags]:

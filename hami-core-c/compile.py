@@ -1,4 +1,5 @@
-"""Compile the limiter with the machine's C compiler alone: ``python compile.py FOLDER`` leaves libvgpu.so there.
+"""Compile the limiter with the machine's C compiler alone: ``python compile.py FOLDER`` leaves libvgpu.so there, and beside it
+libvgpu.so.debug: the same with its symbols, for debuggers.
 
 ``--steps`` gives the test build whose protocol steps can be stopped at; ``--sanitize address``
 (undefined, thread) an instrumented one.
@@ -68,8 +69,9 @@ def build(folder: Path, *, steps: bool = False, sanitize: str = "", extra: Seque
     if not library.exists() or library.stat().st_mtime < max(one.stat().st_mtime for one in [*objects, script]):
         beside = library.with_suffix(f".{os.getpid()}")
         link = [*compiler(), *LINK, *([f"-fsanitize={sanitize}"] if sanitize else []), f"-Wl,--version-script={script}"]
-        subprocess.run([*link, "-o", str(beside), *map(str, objects)], check=True)  # noqa: S603
-        beside.replace(library)
+        for target, stripped in ((library.with_suffix(".so.debug"), ()), (library, () if sanitize else ("-s",))):
+            subprocess.run([*link, *stripped, "-o", str(beside), *map(str, objects)], check=True)  # noqa: S603
+            beside.replace(target)
     return library
 
 

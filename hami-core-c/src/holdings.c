@@ -2,6 +2,16 @@
 
 #include "say.h"
 
+/* Allocators that keep what they free live from refusals: the first one is worth a line, the others only to who asked for more. */
+static void say_refused(struct state *s, int device, uint64_t bytes, uint64_t limit)
+{
+    unsigned long long wanted = ledger_used(&s->ledger, (unsigned)device) + bytes, most = limit;
+    if (!atomic_exchange_explicit(&s->refused, 1, memory_order_relaxed))
+        say(SAY_ERROR, "Device %d OOM %llu / %llu (later ones are said at level %d)", device, wanted, most, SAY_INFO);
+    else
+        say(SAY_INFO, "Device %d OOM %llu / %llu", device, wanted, most);
+}
+
 bool charge(struct process *p, const struct driver *d, int device, enum charge kind, uint64_t bytes)
 {
     struct state *s = &p->state;
@@ -15,8 +25,7 @@ bool charge(struct process *p, const struct driver *d, int device, enum charge k
         v = ledger_reserve(&s->ledger, (unsigned)device, kind, bytes, limit);
     }
     if (v != VERDICT_DONE)
-        say(SAY_ERROR, "Device %d OOM %llu / %llu", device, (unsigned long long)(ledger_used(&s->ledger, (unsigned)device) + bytes),
-            (unsigned long long)limit);
+        say_refused(s, device, bytes, limit);
     return v == VERDICT_DONE;
 }
 

@@ -1,5 +1,5 @@
 /* Lines for people, in v2.10's form; one write each, no allocation, no lock. Nothing is said unless LIBCUDA_LOG_LEVEL asks for it,
- * except why cuInit refuses. */
+ * except why cuInit refuses. What may happen all the time is said once at the level of errors. */
 #ifndef HAMI_SAY_H
 #define HAMI_SAY_H
 

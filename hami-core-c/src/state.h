@@ -41,6 +41,7 @@ struct state {
     struct pool pools[POOLS];
     _Atomic uint32_t primary_charged[HAMI_DEVICES];
     _Atomic uint64_t primary_bytes[HAMI_DEVICES], primary[HAMI_DEVICES];
+    _Atomic uint32_t refused;       /* that was said once */
     _Atomic uint32_t pools_loose;   /* some pool may keep less than is charged for it */
     _Atomic uint32_t capturing;     /* streams being captured */
 };

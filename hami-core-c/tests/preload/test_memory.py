@@ -110,6 +110,22 @@ def test_what_a_killed_process_held_is_there_before_the_next_refusal(
     judged()
 
 
+def test_refusals_are_told_once(tenant: Container) -> None:
+    told = {}
+    for level in ("0", "1", "3"):
+        program = subprocess.run(
+            [str(tenant.tools / "client")],
+            env=tenant.environment(HAMI_CLIENT_LOOKUP="dlsym", LIBCUDA_LOG_LEVEL=level),
+            input="init\ncontext 0\n" + "alloc 0 2000\n" * 5,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert [int(line.split()[0]) for line in program.stdout.splitlines()] == [0, 0, *[OUT_OF_MEMORY] * 5]
+        told[level] = program.stderr.count(" OOM ")
+    assert told == {"0": 0, "1": 1, "3": 5}
+
+
 def test_free_tells_what_an_allocation_can_have(tenant: Container) -> None:
     program = tenant.run()
     for size in ("100", "1b", "3k", "1048577b", "77"):

@@ -1,13 +1,14 @@
 """The whole cluster as columns, following inventory and ledger by deltas; answers one pod over all nodes at once."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hami_core_py.decisions import masks, sweep
+from hami_core_py.decisions.beside import Compared, Parts, enough, has_seats
 from hami_core_py.decisions.columns import FamilyColumns, Flags, Numbers, Row
 from hami_core_py.decisions.fit import Question, closed, names_ids
 from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked, NodeState
@@ -19,29 +20,13 @@ from hami_core_py.models.devices import IDLE, Device, DeviceId, Usage
 from hami_core_py.models.families import Family
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Ledger
+from hami_core_py.services.node_numbers import UNKNOWN, NodeNumbers
 
 UNDECIDED = -1
 """Instead of a reason: the arrays cannot tell, the exact walk must."""
 
-UNKNOWN = -1
-"""Number of a node that is not known."""
-
 SHAPES_REMEMBERED = 1024
 """Request shapes whose comparison with the kinds of device is kept; the least recently used goes."""
-
-
-class _NodeNumbers(dict[str, int]):
-    def __missing__(self, name: str) -> int:
-        return UNKNOWN
-
-
-@dataclass(slots=True)
-class _Compared:
-    """One question compared with the kinds of its family, and what seats have answered so far."""
-
-    limits: masks.Limits
-    kinds: int
-    seats: masks.SeatAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +37,18 @@ class Judged:
     ever: Flags
 
 
-Parts = Sequence[tuple[Question, _Compared, Flags]]
-"""The questions put to one family, and for each which rows fit it alone."""
-
-
 class Board:
     """Numbers of nodes, their fullness, and the columns of every family. Whoever owns it serialises the calls."""
 
     def __init__(self, inventory: Inventory, ledger: Ledger, families: Mapping[str, Family]) -> None:
         self._inventory, self._ledger = inventory, ledger
         self.families = {name: FamilyColumns(f.placing.mutex_group) for name, f in families.items()}
-        self.numbers: dict[str, int] = _NodeNumbers()
-        self.names: list[str] = []
-        self._free: list[int] = []
+        self.nodes = NodeNumbers()
         self._shown: dict[int, tuple[NodeState, int]] = {}
         self.fullness = np.zeros(0, np.float64)
         self.generation = np.zeros(0, np.int64)
         self._closed_families: dict[str, dict[int, int]] = {name: {} for name in families}
-        self._ranks: NDArray[np.int64] | None = None
-        self._compared: OrderedDict[Hashable, _Compared] = OrderedDict()
+        self._compared: OrderedDict[Hashable, Compared] = OrderedDict()
 
     # Following the indexes
 
@@ -93,7 +71,10 @@ class Board:
         if state is None:
             self._forget(name)
             return
-        number = self._number(name)
+        number = self.nodes.take(name)
+        if number >= len(self.fullness):
+            self.fullness = np.concatenate([self.fullness, np.zeros(max(64, number), np.float64)])
+            self.generation = np.concatenate([self.generation, np.zeros(max(64, number), np.int64)])
         usage, blocked, generation = self._ledger.view(name)
         for family, columns in self.families.items():
             columns.set_node(number, [_row(state, blocked, d, usage) for d in state.of_family(family)])
@@ -105,7 +86,7 @@ class Board:
         self._refresh(number, state, usage, generation)
 
     def _set_usage(self, name: str, devices: Iterable[DeviceId]) -> None:
-        number, state = self.numbers[name], self._inventory.node(name)
+        number, state = self.nodes.of[name], self._inventory.node(name)
         if number == UNKNOWN or state is None:
             return
         usage, _, generation = self._ledger.view(name)
@@ -124,24 +105,8 @@ class Board:
         shown = self._shown.get(number)
         return shown is not None and shown[0] is state and shown[1] == generation
 
-    def _number(self, name: str) -> int:
-        number = self.numbers[name]
-        if number == UNKNOWN:
-            if self._free:
-                number = self._free.pop()
-                self.names[number] = name
-            else:
-                number = len(self.names)
-                self.names.append(name)
-                if number >= len(self.fullness):
-                    self.fullness = np.concatenate([self.fullness, np.zeros(max(64, number), np.float64)])
-                    self.generation = np.concatenate([self.generation, np.zeros(max(64, number), np.int64)])
-            self.numbers[name] = number
-            self._ranks = None
-        return number
-
     def _forget(self, name: str) -> None:
-        number = self.numbers.pop(name, UNKNOWN)
+        number = self.nodes.give_back(name)
         if number == UNKNOWN:
             return
         for family, columns in self.families.items():
@@ -149,32 +114,17 @@ class Board:
             self._closed_families[family].pop(number, None)
         self.generation[number] += 1
         del self._shown[number]
-        self._free.append(number)
-        self._ranks = None
 
     # Answers
 
-    def resolve(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """Number of each name, ``UNKNOWN`` where there is none."""
-        return np.fromiter(map(self.numbers.__getitem__, names), np.intp, len(names))
-
-    @property
-    def name_ranks(self) -> NDArray[np.int64]:
-        """Place of each node's name among all names, by node number."""
-        if self._ranks is None:
-            order = np.array(sorted(range(len(self.names)), key=self.names.__getitem__), np.intp)
-            self._ranks = np.empty(len(order), np.int64)
-            self._ranks[order] = np.arange(len(order))
-        return self._ranks
-
     def judge(self, plan: Plan) -> Judged:
         """One pod over all nodes. A request that fails alone names the reason before any that fails beside others."""
-        reason = np.zeros(len(self.names), np.int8)
-        ever = np.ones(len(self.names), np.bool_)
+        reason = np.zeros(len(self.nodes), np.int8)
+        ever = np.ones(len(self.nodes), np.bool_)
         if plan.unknown:
             reason[:] = RANK[Reason.NO_DEVICES]
             return Judged(reason, ~ever)
-        fitting_rows: dict[str, list[tuple[Question, _Compared, Flags]]] = {}
+        fitting_rows: dict[str, list[tuple[Question, Compared, Flags]]] = {}
         known: dict[Hashable, tuple[Numbers, Flags, Flags]] = {}
         for question in plan.questions:
             key = question.key
@@ -200,19 +150,19 @@ class Board:
         per_family = []
         for family in plan.families:
             columns = self.families[family]
-            by_node = np.full(len(self.names), UNKNOWN, np.intp)
+            by_node = np.full(len(self.nodes), UNKNOWN, np.intp)
             state = columns.segment_state
             live = columns.segment_node >= 0
             by_node[columns.segment_node[live]] = state[live]
             per_family.append([(columns.states.epoch, number) for number in by_node[numbers].tolist()])
         return list(zip(*per_family, strict=True))
 
-    def _judge_question(self, question: Question, compared: "_Compared") -> tuple[Numbers, Flags, Flags]:
+    def _judge_question(self, question: Question, compared: Compared) -> tuple[Numbers, Flags, Flags]:
         """Per node the reason and whether it could ever fit, and per row whether it fits."""
         family, count = question.family, question.request.count
         columns = self.families[family.name]
-        reason = np.full(len(self.names), RANK[Reason.NO_DEVICES], np.int8)
-        ever = np.zeros(len(self.names), np.bool_)
+        reason = np.full(len(self.nodes), RANK[Reason.NO_DEVICES], np.int8)
+        ever = np.zeros(len(self.nodes), np.bool_)
         for number, closed_for in self._closed_families[family.name].items():
             reason[number] = closed_for
         if not columns.segments:
@@ -246,7 +196,7 @@ class Board:
         if question.node_rules:
             by_segment[:] = UNDECIDED
 
-    def _ever(self, question: Question, columns: FamilyColumns, compared: "_Compared") -> Flags:
+    def _ever(self, question: Question, columns: FamilyColumns, compared: Compared) -> Flags:
         count = question.request.count
         if any(kind.cells for kind in columns.kinds):
             count = 1
@@ -255,11 +205,11 @@ class Board:
     def _judge_together(self, plan: Plan, asked: Mapping[str, Parts], reason: Numbers) -> None:
         """All containers beside each other, where each fits alone: surely, surely not, or walked."""
         alone = reason == 0
-        sure = alone & self._per_node(asked, _enough)
+        sure = alone & self._per_node(asked, enough)
         compared = [(question, c.limits) for parts in asked.values() for question, c, _ in parts]
         swept = sweep.can_sweep(plan, self.families, compared)
         if not swept:
-            hopeless = alone & ~sure & ~self._per_node(asked, _has_seats)
+            hopeless = alone & ~sure & ~self._per_node(asked, has_seats)
             reason[hopeless] = RANK[Reason.NO_COMBINATION]
         open_nodes = ((reason == 0) & ~sure).nonzero()[0]
         if not len(open_nodes):
@@ -271,7 +221,7 @@ class Board:
 
     def _per_node(self, asked: Mapping[str, Parts], test: Callable[[FamilyColumns, Parts], Flags]) -> Flags:
         """A test of each family's segments, true for the nodes where all families pass it."""
-        passed = np.ones(len(self.names), np.bool_)
+        passed = np.ones(len(self.nodes), np.bool_)
         for family, parts in asked.items():
             columns = self.families[family]
             if columns.segments:
@@ -279,59 +229,17 @@ class Board:
                 passed[columns.segment_node[live]] &= test(columns, parts)[live]
         return passed
 
-    def _compare(self, key: Hashable, question: Question) -> _Compared:
+    def _compare(self, key: Hashable, question: Question) -> Compared:
         kinds = self.families[question.family.name].kinds
         compared = self._compared.get(key)
         if compared is None or compared.kinds != len(kinds):
             seats = compared.seats if compared else masks.SeatAnswers()
-            compared = _Compared(masks.limits(question, kinds), len(kinds), seats)
+            compared = Compared(masks.limits(question, kinds), len(kinds), seats)
             self._compared[key] = compared
             if len(self._compared) > SHAPES_REMEMBERED:
                 self._compared.popitem(last=False)
         self._compared.move_to_end(key)
         return compared
-
-
-def _enough(columns: FamilyColumns, parts: Parts) -> Flags:
-    """Segments that take all containers whatever devices each is given.
-
-    So it is where as many devices take any of the asks as are asked for, and, where every container wants one device, where
-    there are as many seats for the largest ask: each container leaves one less at most.
-    """
-    question = parts[0][0]
-    placing = question.family.placing
-    if placing.one_device_per_pod or placing.whole_groups or question.combines or _excludes(question):
-        return np.zeros(columns.segments, np.bool_)
-    wanted = sum(question.request.count for question, _, _ in parts)
-    rows = np.logical_and.reduce([fits for _, _, fits in parts])
-    bound = any(question.request.numa_bind for question, _, _ in parts)
-    devices = masks.most_on_one_numa(columns, rows) if bound else masks.counted(columns, rows)
-    enough: Flags = devices >= wanted
-    by_seats = (
-        all(q.request.count == 1 and not q.wants_idle for q, _, _ in parts)
-        and not any(c.limits.seen_state.any() for _, c, _ in parts)
-        and not enough.all()
-    )
-    if by_seats:
-        rows &= np.repeat(~enough, np.diff(columns.starts, append=columns.size))
-        enough |= masks.seats(columns, rows, [c.limits for _, c, _ in parts], most=True) >= wanted
-    return enough
-
-
-def _excludes(question: Question) -> bool:
-    """Whether a share strikes devices beside its own."""
-    return question.wants_idle and question.family.placing.mutex_group is not None
-
-
-def _has_seats(columns: FamilyColumns, parts: Parts) -> Flags:
-    """Segments with as many seats for the smallest ask as containers want at the same time; with fewer they cannot fit."""
-    lasting = [part for part in parts if part[0].lasts]
-    if not lasting:
-        return np.ones(columns.segments, np.bool_)
-    wanted = sum(question.request.count for question, _, _ in lasting)
-    rows = np.logical_or.reduce([fits for _, _, fits in lasting])
-    has: Flags = masks.seats(columns, rows, [c.limits for _, c, _ in lasting], most=False) >= wanted
-    return has
 
 
 def _row(state: NodeState, blocked: Blocked, device: Device, usage: Mapping[DeviceId, Usage]) -> Row:

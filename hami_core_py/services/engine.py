@@ -23,10 +23,11 @@ from hami_core_py.models.answers import Reason, Refusal
 from hami_core_py.models.devices import DeviceId, Usage
 from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
-from hami_core_py.services.board import SHAPES_REMEMBERED, UNDECIDED, UNKNOWN, Board
+from hami_core_py.services.board import SHAPES_REMEMBERED, UNDECIDED, Board
 from hami_core_py.services.holding import State
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Ledger
+from hami_core_py.services.node_numbers import UNKNOWN
 
 STATES_REMEMBERED = 20_000
 """States of nodes remembered per request shape."""
@@ -61,7 +62,7 @@ class Engine:
         names = self.inventory.names() if nodes is None else nodes
         with self._lock:
             self._board.sync()
-            numbers = self._board.resolve(names)
+            numbers = self._board.nodes.resolve(names)
             judged = self._board.judge(plan)
             reason, ever = judged.reason.take(numbers, mode="clip"), judged.ever.take(numbers, mode="clip")
             is_known = numbers >= 0
@@ -70,7 +71,7 @@ class Engine:
             self._decide_by_walk(plan, names, numbers, reason)
             self._see_as(plan, request, names, numbers, reason, ever, score)
             fits = reason == 0
-            best = _best(fits, score, self._board.name_ranks.take(numbers, mode="clip"), shortlist)
+            best = _best(fits, score, self._board.nodes.ranks.take(numbers, mode="clip"), shortlist)
         refused = (~fits).nonzero()[0]
         return Verdicts(
             fitting=self._ranked(plan, request, [(names[i], float(score[i])) for i in best.tolist()]),
@@ -192,7 +193,7 @@ class Engine:
         seen_otherwise = self.ledger.nodes_seen_otherwise(request.uid, request.priority)
         if not seen_otherwise:
             return
-        wanted = {self._board.numbers[name] for name in seen_otherwise} - {UNKNOWN}
+        wanted = {self._board.nodes.of[name] for name in seen_otherwise} - {UNKNOWN}
         for i in np.isin(numbers, list(wanted)).nonzero()[0].tolist():
             node = self.inventory.node(names[i])
             if node is None:

@@ -1,6 +1,6 @@
 """One pod on one node, container by container: the exact walk that everything else is measured against."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hami_core_py.decisions import select
@@ -12,9 +12,8 @@ from hami_core_py.errors import BackendError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import ContainerPlacement, Placement
 from hami_core_py.models.answers import Candidate, Reason, Refusal
-from hami_core_py.models.devices import IDLE, Device, DeviceId, Share, Usage, no_facts
+from hami_core_py.models.devices import IDLE, DeviceId, Share, Usage, no_facts
 from hami_core_py.models.requests import ContainerKind
-from hami_core_py.models.views import PlacementView
 
 Refusals = tuple[Refusal, ...]
 Describe = Callable[[Reason, Question, Standing], str]
@@ -281,32 +280,3 @@ class _OneRequest:
             out_of=len(self.members),
             curable=curable,
         )
-
-
-def placement_views(
-    plan: Plan, node: NodeState, usage: Mapping[DeviceId, Usage], placed: Placement
-) -> Iterator[PlacementView]:
-    """A finished choice as the backends' scores see it, one view per family the pod asks for."""
-    for family in plan.families:
-        devices = node.of_family(family)
-        indexes = {d.id: d.index for d in devices}
-        before = {d.id: _seen(d, n, usage, indexes, select.NOTHING) for n, d in enumerate(devices)}
-        chosen = tuple(
-            tuple(replace(before[d.id], share=share) for d, share in c.pairs if d.family == family)
-            for c in placed.containers
-        )
-        yield PlacementView(
-            family=family,
-            chosen=chosen,
-            before=tuple(before.values()),
-            facts=node.facts.get(family, no_facts()),
-            node_policy=plan.policies.node,
-        )
-
-
-def _seen(
-    device: Device, number: int, usage: Mapping[DeviceId, Usage], indexes: Mapping[DeviceId, int], share: Share
-) -> Candidate:
-    used = usage.get(device.id, IDLE)
-    standing = Standing(device=device, before=used, now=used, links=select.link_indexes(device, indexes))
-    return candidate(standing, share, number)

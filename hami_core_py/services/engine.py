@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from hami_core_py.decisions.columns import Flags, Numbers
 from hami_core_py.decisions.explain import NodeExplanation, describe
 from hami_core_py.decisions.nodes import NodeState
-from hami_core_py.decisions.placement import Describe, Refusals, Walk, placement_views
+from hami_core_py.decisions.placement import Describe, Refusals, Walk
+from hami_core_py.decisions.placement_views import placement_views
 from hami_core_py.decisions.plan import Plan, compile_plan
 from hami_core_py.decisions.ranks import RANK
 from hami_core_py.decisions.score import combined, core_score, fullness

@@ -36,6 +36,7 @@ runtime_type = "io.containerd.runc.v2"
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 SystemdCgroup = false
+BinaryName = "{runtime}"
 """
 
 
@@ -43,12 +44,14 @@ class Containerd:
     """The container runtime of one node.
 
     :param cdi_dir: where it looks for CDI specs. :param number: tells its pods' addresses from those of other nodes.
+    :ivar runtime: the OCI runtime, by name or path; to be set before it starts.
     """
 
     def __init__(self, directory: Path, release: Release, space: MountSpace, cdi_dir: Path, number: int) -> None:
         self.directory, self._release, self._space = directory, release, space
         self._cdi_dir, self._number = cdi_dir, number
         self.socket = directory / "containerd.sock"
+        self.runtime = "runc"
         self.daemon = Daemon(directory / "logs", "containerd")
 
     @property
@@ -60,6 +63,7 @@ class Containerd:
         """Start it; returns once it answers."""
         config = self.directory / "containerd.toml"
         values = {"root": self.directory, "socket": self.socket, "pause": images.PAUSE, "cdi": self._cdi_dir}
+        values |= {"runtime": self.runtime}
         config.write_text(CONFIG.format(programs=self._release.program("bridge").parent, **values))
         self._write_network()
         program = self._release.program("containerd")

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -50,6 +51,11 @@ class Hami:
         """The family that the tests' pods ask for."""
         return self.families["NVIDIA"]
 
+    @property
+    def extender_url(self) -> str:
+        """Where kube-scheduler finds the extender."""
+        return f"http://127.0.0.1:{self.extender_port}"
+
     def write_devices(self, nodes: Mapping[str, Sequence[Mapping[str, Any]]], families: Sequence[Any] = ()) -> None:
         """Which invented devices each node has."""
         text = yaml.safe_dump({"families": list(families), "nodes": {name: list(d) for name, d in nodes.items()}})
@@ -72,7 +78,7 @@ class Hami:
             "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": SCHEDULER}],
             "extenders": [
                 {
-                    "urlPrefix": f"http://127.0.0.1:{self.extender_port}",
+                    "urlPrefix": self.extender_url,
                     **verbs,
                     "weight": 141,
                     "nodeCacheCapable": True,
@@ -183,15 +189,15 @@ class AgentProcess:
         self.daemon = Daemon(hami.plane.directory / "logs", f"device-plugin-{node}")
         (self._port,) = free_ports(1)
 
-    def start(self) -> None:
-        """Start it; returns at once."""
+    def start(self, driver: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Start it; returns at once. :param driver: variables under which it finds a driver."""
         kubelet_dir, state_dir, cdi_dir = map(str, self._folders)
         kubeconfig = self._hami.plane.write_kubeconfig("hami-agent", "hami-agent", "system:masters")
         command = [sys.executable, "-m", "hami_core_py", "device-plugin", "--config", str(self._hami.config)]
         command += ["--kubeconfig", str(kubeconfig), "--node-name", self.node, "--listen", f"127.0.0.1:{self._port}"]
         command += ["--kubelet-dir", kubelet_dir, "--state-dir", state_dir, "--cdi-dir", cdi_dir]
         command += ["--identity", "late", "--lease-namespace", NAMESPACE]
-        self.daemon.start(command, {"NODE_NAME": self.node})
+        self.daemon.start(command, {"NODE_NAME": self.node, **driver})
 
     def is_ready(self) -> bool:
         """Whether it says so."""

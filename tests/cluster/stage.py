@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from hami_core_py.lab.play import Player
-from hami_core_py.lab.scenario import LabShape, ProcessStep
+from hami_core_py.lab.simulator import Simulator
+from hami_core_py.lab.steps import LabShape, ProcessStep
 from tests.cluster.daemons import Daemon, eventually
 from tests.cluster.hami import AgentProcess, Hami
 from tests.cluster.node import Node
 from tests.cluster.plane import ControlPlane
+from tests.cluster.simulated import MonitorProcess, write_runtime
 
 
 class Stage:
@@ -22,6 +24,9 @@ class Stage:
         self.hami = Hami(plane, json.loads(json.dumps(shape.settings)))
         self.nodes: dict[str, Node] = {}
         self.agents: dict[str, AgentProcess] = {}
+        self.simulators: dict[str, Simulator] = {}
+        self.monitors: dict[str, MonitorProcess] = {}
+        self.drivers: dict[str, Mapping[str, str]] = {}
 
     @contextlib.contextmanager
     def set_up(self) -> Iterator["Stage"]:
@@ -35,19 +40,31 @@ class Stage:
             self.plane.start_scheduler(self.hami.scheduler_config())
             for number, shape in enumerate(self._shape.nodes, 1):
                 node = Node(self.plane, self._directory / shape.name, shape.name, number)
+                if shape.simulator is not None:
+                    self._simulate(node, _plain(shape.simulator))
                 self.nodes[shape.name] = ending.enter_context(node)
                 agent = self.hami.agent(shape.name, node.kubelet_dir, node.state_dir, node.cdi_dir)
                 self.agents[shape.name] = agent
                 ending.callback(agent.daemon.stop)
-                agent.start()
+                agent.start(self.drivers.get(shape.name, {}))
             for name in self.nodes:
                 self.agents[name].wait_ready()
                 eventually(f"devices of {name} offered", lambda name=name: self._offers(name), 60)  # type: ignore[misc]
+            for name in self.simulators:
+                monitor = self.monitors[name] = MonitorProcess(self.hami, name, self.nodes[name].state_dir)
+                ending.callback(monitor.daemon.stop)
+                monitor.start(self.drivers[name])
             yield self
 
     def player(self) -> Player:
         """Plays scenarios here."""
-        return Player(client=self.plane.client, act=self.act, env_of=self.env_of)
+        return Player(
+            client=self.plane.client,
+            act=self.act,
+            env_of=self.env_of,
+            simulator_of=self.simulators.get,
+            scrape=lambda node: self.monitors[node].scrape(),
+        )
 
     def act(self, step: ProcessStep) -> None:
         """Do to a process what a scenario asks."""
@@ -83,6 +100,15 @@ class Stage:
         lines = inspected["info"]["runtimeSpec"]["process"]["env"]
         return dict(line.split("=", 1) for line in lines)
 
+    def _simulate(self, node: Node, settings: dict[str, Any]) -> None:
+        """Put simulated devices in place, and their driver into the containers that may see them."""
+        node.directory.mkdir(parents=True, exist_ok=True)
+        simulator = self.simulators[node.name] = Simulator(
+            node.directory / "sim" / "state", {"host": node.name, **settings}
+        )
+        self.drivers[node.name] = driver = simulator.start()
+        node.containerd.runtime = str(write_runtime(node.directory, driver))
+
     def _daemon(self, step: ProcessStep) -> Daemon:
         match step.program:
             case "kubelet":
@@ -102,7 +128,7 @@ class Stage:
             case "kubelet":
                 self.nodes[step.node].start_kubelet()
             case "device-plugin":
-                self.agents[step.node].start()
+                self.agents[step.node].start(self.drivers.get(step.node, {}))
                 self.agents[step.node].wait_ready()
             case "scheduler":
                 self.hami.start_extender()

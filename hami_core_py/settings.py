@@ -122,6 +122,8 @@ class MonitorSettings(_Section):
 
     interval_seconds: float = Field(default=15.0, gt=0)
     """Interval of measuring; scrapes answer the last measurement."""
+    legacy_metrics: bool = False
+    """Whether metrics are shown under the names from before HAMi 2.9 as well."""
     evict: bool = False
     """Whether the scheduler evicts a pod that the monitor of its node has warned about: it uses a device past its limits."""
 

@@ -18,7 +18,7 @@ from hami_core_py.hooks.manager import LoadedBackend
 from hami_core_py.models.families import AnnotatedDevices, Family, Handshake
 
 AUTHORED: Final = "chart.yaml"
-AUTHORED_KEYS: Final = ("agent", "settings", "files", "aliases", "everyPod", "figures")
+AUTHORED_KEYS: Final = ("agent", "settings", "files", "aliases", "everyPod", "monitorWrites", "figures")
 """What ``chart.yaml`` may say; ``agent: null`` means that there is no node agent to run."""
 
 _AGENT_HOOKS: Final = frozenset({"hami_discover_devices", "hami_allocate"})

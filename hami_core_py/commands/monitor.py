@@ -22,6 +22,9 @@ from hami_core_py.services.monitoring import Monitor
 @click.option(
     "--state-dir", type=click.Path(path_type=Path), help="The node agent's; it tells whose directory is whose."
 )
+@click.option(
+    "--legacy-metrics/--no-legacy-metrics", default=None, help="Show the names from before HAMi 2.9 as well, or not."
+)
 @click.option("--interval", type=click.FloatRange(0, min_open=True), help="Seconds between two measurements.")
 def command(
     config: Path | None,
@@ -31,6 +34,7 @@ def command(
     node_name: str,
     listen: str,
     state_dir: Path | None,
+    legacy_metrics: bool | None,
     interval: float | None,
 ) -> None:
     """Measure this node's devices and who holds them, for Prometheus to scrape."""
@@ -38,7 +42,8 @@ def command(
     stopped = stop_event()
     try:
         address = Listen.parse(listen)
-        loaded = load(config, {"monitor.interval_seconds": interval, "agent.state_dir": state_dir})
+        flags = {"monitor.interval_seconds": interval, "monitor.legacy_metrics": legacy_metrics}
+        loaded = load(config, {**flags, "agent.state_dir": state_dir})
         client = Client.from_kubeconfig(kubeconfig, agent="hami-monitor")
     except (HamiError, ValueError) as problem:
         fail(str(problem))
@@ -49,6 +54,7 @@ def command(
         node_name,
         interval_seconds=loaded.settings.monitor.interval_seconds,
         trust_v210=loaded.settings.wire.trust,
+        older_names=loaded.settings.monitor.legacy_metrics,
         state_dir=loaded.settings.agent.state_dir.absolute(),
     )
     server = HttpServer(_app(monitor), address, name="monitor")

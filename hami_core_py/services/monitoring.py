@@ -24,11 +24,12 @@ from hami_core_py.models.allocations import Allocation
 from hami_core_py.models.samples import Sample
 from hami_core_py.models.views import node_view
 from hami_core_py.services.directories import Directories, Known
+from hami_core_py.services.holding import Holding
 from hami_core_py.services.intake import NodeIntake, PodIntake, read_pod_news
 from hami_core_py.services.inventory import Inventory
-from hami_core_py.services.holding import Holding
 from hami_core_py.services.ledger import Ledger
 from hami_core_py.services.measures import node_samples
+from hami_core_py.services.older_names import with_older_names
 from hami_core_py.services.warnings import COMPONENT, Warnings
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Monitor:
 
     :param interval_seconds: between two questions to the same backend.
     :param trust_v210: whether unsigned v2.10 records count.
+    :param older_names: whether samples are shown under the names from before HAMi 2.9 as well.
     :param state_dir: of the node agent; tells which directory is whose. ``None``: backends are told none.
     """
 
@@ -62,10 +64,12 @@ class Monitor:
         *,
         interval_seconds: float = 15.0,
         trust_v210: bool = True,
+        older_names: bool = False,
         state_dir: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ask, self._node, self._interval, self._clock = ask, node, interval_seconds, clock
+        self._older_names = older_names
         self._warnings = Warnings(Events(client, COMPONENT, host=node))
         self._directories = Directories(state_dir) if state_dir else None
         self._lock, self._directories_lock = threading.Lock(), threading.Lock()
@@ -131,7 +135,8 @@ class Monitor:
             )
             measured = dict(self._measured)
         live = {(holding.namespace, holding.name) for holding in holdings}
-        return tuple(_first_of_each([*node, *self._of_backends(measured, live)]))
+        shown = _first_of_each([*node, *self._of_backends(measured, live)])
+        return tuple(with_older_names(shown) if self._older_names else shown)
 
     def _of_backends(self, measured: Mapping[str, Measured], live: set[tuple[str, str]]) -> Iterator[Sample]:
         oldest = self._clock() - STALE_INTERVALS * self._interval

@@ -211,7 +211,7 @@ def test_agents_have_named_capabilities_and_reasons() -> None:
     of = workload(objects(), "hami-device-plugin-nvidia")
     contexts: dict[str, Any] = {c["name"]: c["securityContext"] for c in of.containers}
     assert contexts["device-plugin"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_PTRACE"]}
-    assert contexts["monitor"]["capabilities"] == {"drop": ["ALL"]}
+    assert contexts["monitor"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_PTRACE"]}
     for context in contexts.values():
         assert context["allowPrivilegeEscalation"] is False
         assert not context.get("privileged")

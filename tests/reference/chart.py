@@ -12,6 +12,7 @@ from hami_core_py.commands.common import load
 from hami_core_py.commands.definitions import values_file
 from hami_core_py.decisions.bookkeeping import PREFIX, RECORD_SUFFIXES
 from tests.reference.chart_values import Root
+from tests.reference.dashboard import dashboard_text
 
 CHART = Path(__file__).parents[2] / "charts" / "hami"
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -46,7 +47,12 @@ def definition_texts() -> dict[str, str]:
 
 def chart_files() -> dict[str, str]:
     """Path below the chart → what it must say."""
-    return {"values.schema.json": schema_text(), "files/core.yaml": core_text(), **definition_texts()}
+    texts = {
+        "values.schema.json": schema_text(),
+        "files/core.yaml": core_text(),
+        "files/dashboard.json": dashboard_text(),
+    }
+    return {**texts, **definition_texts()}
 
 
 def values_page() -> str:

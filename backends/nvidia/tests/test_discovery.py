@@ -147,5 +147,5 @@ def test_use_of_the_devices_is_measured_in_base_units(driver):
     assert samples["hami_host_gpu_power_watts"].labels == {
         "device_index": "0",
         "device_uuid": "GPU-a",
-        "device_type": "NVIDIA-NVIDIA A100",
+        "device_type": "NVIDIA A100",
     }

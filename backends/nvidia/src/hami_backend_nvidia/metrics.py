@@ -25,7 +25,8 @@ def samples(told: Iterable[Mapping[str, Any]]) -> tuple[Sample, ...]:
             labels={
                 "device_index": str(one["index"]),
                 "device_uuid": one["uuid"],
-                "device_type": f"NVIDIA-{one['name']}",
+                # As the scheduler's series say it, so that they can be joined.
+                "device_type": one["name"] if one["name"].startswith("NVIDIA") else f"NVIDIA-{one['name']}",
             },
         )
         for one in told

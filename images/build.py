@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,11 +68,21 @@ def kept_base(work: Path, cache: Path) -> tuple[oci.Layer, ...]:
     key = oci.digest_of(b"".join(source.read_bytes() for source in sources)).partition(":")[2][:16]
     folder = cache / key
     if not (folder / "complete").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for number, layer in enumerate(build_base(work)):
-            (folder / f"{number}.tar.gz").write_bytes(layer.content)
-            (folder / f"{number}.json").write_text(json.dumps([layer.diff_id, layer.comment]))
-        (folder / "complete").touch()
+        keep(build_base(work), folder)
+    return kept(folder)
+
+
+def keep(layers: Sequence[oci.Layer], folder: Path) -> None:
+    """Write layers into a folder, for ``kept``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, layer in enumerate(layers):
+        (folder / f"{number}.tar.gz").write_bytes(layer.content)
+        (folder / f"{number}.json").write_text(json.dumps([layer.diff_id, layer.comment]))
+    (folder / "complete").touch()
+
+
+def kept(folder: Path) -> tuple[oci.Layer, ...]:
+    """The layers that ``keep`` wrote, from the bottom up."""
     found = []
     for path in sorted(folder.glob("*.json")):
         diff_id, comment = json.loads(path.read_text())
@@ -84,9 +94,15 @@ def layer_above(root: Path, change: Callable[[], None], *, comment: str) -> oci.
     """What a change adds to a root file system, compiled, as a layer."""
     before = set(root.rglob("*"))
     change()
-    python.compile_below(root, debian.SITE)
-    added = sorted(path.relative_to(root) for path in set(root.rglob("*")) - before)
+    site = root / debian.SITE
+    packages = {path.relative_to(site).parts[0] for path in _added(site, before)}
+    python.compile_below(root, *(debian.SITE / package for package in sorted(packages)))
+    added = sorted(path.relative_to(root) for path in _added(root, before))
     return oci.layer_of(root, comment=comment, names=added)
+
+
+def _added(folder: Path, before: Collection[Path]) -> Collection[Path]:
+    return set(folder.rglob("*")) - set(before)
 
 
 def build(
@@ -134,26 +150,6 @@ def layers_of(
         comment = ", ".join(sorted(path.name for path in extra))
         layers.append(layer_above(root, lambda: python.install(root, extra), comment=comment))
     return tuple(layers)
-
-
-def plugin_image(wheels: Sequence[Path], reference: str, out: Path) -> Path:
-    """An image that holds backends alone, below ``/site-packages``, for ``backends.NAME.plugin`` of the chart.
-
-    It has ``cp`` for the chart's init container, from a static busybox. :returns: the archive.
-    """
-    with tempfile.TemporaryDirectory(prefix="images-") as folder:
-        root = Path(folder) / "root"
-        root.mkdir()
-        debian.unpack(root, ("busybox-static",))
-        program = next(path for path in (root / "bin/busybox", root / "usr/bin/busybox") if path.exists())
-        content = Path(folder) / "content"
-        (content / "bin").mkdir(parents=True)
-        program.rename(content / "bin/cp")
-        python.install(content, wheels, site=Path("site-packages"))
-        image = oci.Image(layers=(oci.layer_of(content),), env={"PATH": "/bin"}, architecture=architecture())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(oci.archive_of({reference: image}))
-    return out
 
 
 def image_of(name: str, layers: Sequence[oci.Layer], *, tag: str, epoch: int) -> oci.Image:

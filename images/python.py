@@ -65,13 +65,14 @@ def add_script(root: Path) -> None:
     path.chmod(0o755)
 
 
-def compile_below(root: Path, folder: Path) -> None:
-    """Compile a folder of the image, so that a read-only container need not do it at each start.
+def compile_below(root: Path, *folders: Path) -> None:
+    """Compile folders of the image, or single files, so that a read-only container need not do it at each start.
 
-    :param folder: relative to the image's root.
+    :param folders: relative to the image's root.
     """
     # Some packages carry files of other Python versions that do not compile; nobody imports them.
-    arguments = ["-q", "-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root), str(root / folder)]
+    arguments = ["-q", "-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root)]
+    arguments += [str(root / folder) for folder in folders]
     environment = {"PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
     # What the compiler itself imports would be written with a time in it.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"

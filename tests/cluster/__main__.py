@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.cluster.build import build
 from tests.cluster.node import INSIDE
+from tests.cluster.our_images import OUTSIDE
 from tests.cluster.releases import Release
 
 ASKED = "HAMI_CLUSTER_TESTS"
@@ -37,9 +38,10 @@ def main(arguments: list[str]) -> int:
     pytest = [sys.executable, "-m", "pytest", *(arguments or [str(folder)])]
     env = {**os.environ, ASKED: "1"}
     if os.geteuid() == 0:
-        return subprocess.run(
-            [*NAMESPACES, "sh", "-c", SCRIPT, "sh", *pytest], env=env | {INSIDE: "1"}, check=False
-        ).returncode
+        network = os.open("/proc/self/ns/net", os.O_RDONLY)
+        env |= {INSIDE: "1", OUTSIDE: str(network)}
+        command = [*NAMESPACES, "sh", "-c", SCRIPT, "sh", *pytest]
+        return subprocess.run(command, env=env, pass_fds=[network], check=False).returncode
     return subprocess.run(pytest, env=env, check=False).returncode
 
 

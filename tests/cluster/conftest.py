@@ -23,7 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Only ``python -m tests.cluster`` has what these tests need."""
     own = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in own:
-        item.add_marker(pytest.mark.timeout(SECONDS))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS))
         if not os.environ.get("HAMI_CLUSTER_TESTS"):
             item.add_marker(pytest.mark.skip(reason="needs a cluster: `tox -e cluster`"))
 

@@ -11,6 +11,10 @@ OVERLAID = {
     "/run/containerd": "run-containerd",
     "/var/log": "log",
     "/var/lib/cni": "addresses",
+    # Where the chart puts what is ours, and CDI specs.
+    "/var/lib/hami": "hami",
+    "/var/run/cdi": "cdi",
+    "/etc/cdi": "etc-cdi",
 }
 """Folder of the machine → folder of the node that its programs find there."""
 

@@ -19,6 +19,8 @@ from tests.cluster.releases import Release
 
 SERVERS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 QUERIES_PER_SECOND = 1000
+API_SERVICE = "10.96.0.1"
+"""Address of the Service ``kubernetes``: the first of the range below."""
 
 
 class ControlPlane:
@@ -71,7 +73,8 @@ class ControlPlane:
     def start(self) -> None:
         """Start everything; returns once pods can be created and scheduled."""
         issue = self.authority.issue
-        issue("apiserver", "kube-apiserver", hosts=("127.0.0.1", "localhost", "kubernetes.default.svc"))
+        names = ("127.0.0.1", "localhost", "kubernetes.default.svc", API_SERVICE)
+        issue("apiserver", "kube-apiserver", hosts=names)
         issue("apiserver-kubelet", "kube-apiserver", "system:masters")
         key = self.authority.directory / "service-account.key"
         write_key(key, rsa.generate_private_key(public_exponent=65537, key_size=2048))
@@ -94,21 +97,24 @@ class ControlPlane:
             daemon.stop(by=signal.SIGKILL if daemon.name == "kube-apiserver" else signal.SIGTERM)
 
     def start_scheduler(self, scheduler: Mapping[str, Any] | None = None) -> None:
-        """Start the scheduler, again when it runs. :param scheduler: other fields of its configuration from now on."""
+        """Start the scheduler, again when it runs.
+
+        :param scheduler: other fields of its configuration from now on; without ``clientConnection`` it asks as fast as it can.
+        """
         self.daemons["kube-scheduler"].stop()
         if scheduler is not None:
             self.scheduler = dict(scheduler)
+        unhindered = {"qps": QUERIES_PER_SECOND, "burst": 2 * QUERIES_PER_SECOND}
         connection = {
+            **self.scheduler.get("clientConnection", unhindered),
             "kubeconfig": str(self.write_kubeconfig("kube-scheduler", "system:kube-scheduler")),
-            "qps": QUERIES_PER_SECOND,
-            "burst": 2 * QUERIES_PER_SECOND,
         }
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": connection,
             "leaderElection": {"leaderElect": False},
             **self.scheduler,
+            "clientConnection": connection,
         }
         path = self.directory / "scheduler.json"
         path.write_text(json.dumps(config, indent=1))
@@ -201,6 +207,7 @@ class ControlPlane:
             f"--service-account-key-file={pki / 'service-account.key'}",
             f"--service-account-signing-key-file={pki / 'service-account.key'}",
             "--allow-privileged=true",
+            "--enable-aggregator-routing=true",  # No kube-proxy: it calls the pods behind a Service themselves.
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",
         )

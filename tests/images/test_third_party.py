@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from images import build, python
+from images import build, plugin, python
 from tests.cluster.releases import Release
 from tests.images.conftest import Unpacked
 
@@ -108,7 +108,7 @@ def test_backend_in_an_image_of_its_own_is_found_where_the_chart_puts_it(
     build.layers_of(work, epoch=EPOCH, cache=lower)
     plain = Unpacked(work / "root")
     assert plain.backends() == ["mock", "nvidia"]
-    archive = build.plugin_image([wheel], "example.org/quasar:1", work / "quasar.tar")
+    archive = plugin.plugin_image([wheel], "example.org/quasar:1", work / "quasar.tar")
     with_plugin = _layers_in(archive, plain.root / "plugins" / "quasar-image")
     # What the chart's init container does, with the image's own program.
     copy = [str(with_plugin / "bin/cp"), "-R", f"{with_plugin}/site-packages/.", str(plain.root / "plugins" / "quasar")]

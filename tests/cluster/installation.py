@@ -1,0 +1,116 @@
+"""A cluster as people have one: Services are reached, our images are on its node, and of us there is only the chart."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hami_core_py.cluster.client import join_path
+from images.python import ROOT
+from tests.cluster import our_images
+from tests.cluster.daemons import Daemon
+from tests.cluster.node import Node
+from tests.cluster.plane import API_SERVICE, ControlPlane
+from tests.cluster.release_chart import CHART, NAMESPACE, NODES
+
+DOCS = ROOT / "docs"
+
+
+class Site:
+    """Control plane and one node."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.plane = ControlPlane(directory / "plane")
+        self.node = Node(self.plane, directory / "node")
+        self._proxy = Daemon(directory / "plane" / "logs", "service-address")
+
+    @contextlib.contextmanager
+    def set_up(self) -> Iterator["Site"]:
+        """All of it runs; all of it ends afterwards."""
+        archives = (our_images.ours(app_version()), our_images.kube_scheduler(self.plane.release))
+        with contextlib.ExitStack() as ending:
+            ending.enter_context(self.plane)
+            # Pods find the API server by its Service; there is no kube-proxy that would lead them there.
+            _address("add")
+            ending.callback(_address, "delete")
+            target = self.plane.url.partition("//")[2]
+            self._proxy.start([sys.executable, "-m", "tests.cluster.forward", f"{API_SERVICE}:443", target])
+            ending.callback(self._proxy.stop)
+            ending.enter_context(self.node)
+            for archive in archives:
+                self.node.containerd.load_image(archive)
+            yield self
+
+    def type_in(self, script: str) -> str:
+        """What a shell prints where kubectl and helm are found and know the cluster. :raises AssertionError: it failed."""
+        folder = self.plane.release.program("kubectl").parent
+        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(self.plane.kubeconfig)}
+        command = ["bash", "-euo", "pipefail", "-c", script]
+        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}\n{self.account()}"
+        return done.stdout
+
+    def roll_out(self) -> None:
+        """Wait as the pages say until everything of ours runs."""
+        self.type_in("".join(f"kubectl -n {space} rollout status {kind} --timeout=5m\n" for space, kind in OURS))
+
+    def ours(self) -> list[dict[str, Any]]:
+        """Our own pods."""
+        return [pod for space, _ in OURS for pod in self.plane.client.list(_pods(space))[0]]
+
+    def process_of(self, container: str) -> Mapping[str, str]:
+        """``/proc/PID/status`` of a container's first process, by field."""
+        crictl = self.node.containerd.crictl
+        listed = crictl("ps", "--name", f"^{container}$", "--quiet").split()
+        pid = json.loads(crictl("inspect", listed[0]))["info"]["pid"]
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    def account(self) -> str:
+        """What is said of our pods: for a test that fails."""
+        kubectl = self.plane.tool
+        told = [kubectl("kubectl", "get", "pods", "-A", "-o", "wide").stdout]
+        for pod in self.ours():
+            space, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+            told.append(kubectl("kubectl", "-n", space, "describe", "pod", name).stdout[-1500:])
+            told.append(kubectl("kubectl", "-n", space, "logs", name, "--all-containers", "--tail=20").stdout[-3000:])
+        return "\n".join(told)
+
+
+OURS = ((NAMESPACE, "deployment"), (NODES, "daemonset"))
+
+
+def app_version() -> str:
+    """The tag of the images that the chart asks for."""
+    return str(yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"])
+
+
+def commands(page: str) -> list[str]:
+    """The blocks of a page that a reader types in."""
+    return re.findall(r"^```bash\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def seconds_to_ready(pod: Mapping[str, Any]) -> float:
+    """From a pod's creation until it was Ready; both are known to the second."""
+    ready = next(one for one in pod["status"]["conditions"] if one["type"] == "Ready")
+    began, ended = (
+        datetime.fromisoformat(text) for text in (pod["metadata"]["creationTimestamp"], ready["lastTransitionTime"])
+    )
+    return (ended - began).total_seconds()
+
+
+def _pods(space: str) -> str:
+    return join_path("api", "v1", "namespaces", space, "pods")
+
+
+def _address(verb: str) -> None:
+    subprocess.run(["ip", "address", verb, f"{API_SERVICE}/32", "dev", "lo"], capture_output=True, check=False)

@@ -175,6 +175,8 @@ class _Override(Values):
     """An image that brings its Python, where ours does not hold it."""
     every_pod: str | None = None
     """Name of a boolean setting that concerns pods without devices too."""
+    monitor_writes: str | None = None
+    """Name of a boolean setting with which the monitor writes into containers' directories."""
     aliases: dict[str, list[str]] | None = None
     """Values of older charts → what they mean in this definition."""
     figures: Texts | None = None
@@ -568,6 +570,18 @@ class NetworkPolicy(Values):
     """Whether only the ports that are meant for others are open to them."""
 
 
+class PrometheusRules(Values):
+    enabled: bool | None = None
+    """Whether a PrometheusRule with our alerts is made; `files/alerts.yaml` in the chart is the same for others."""
+
+
+class PrometheusDashboard(Values):
+    enabled: bool | None = None
+    """Whether a ConfigMap with our dashboard is made; `files/dashboard.json` in the chart is what it holds."""
+    labels: Texts | None = None
+    """Of the ConfigMap, for Grafana's sidecar to select by."""
+
+
 class Prometheus(Values):
     enabled: bool | None = None
     """Whether ServiceMonitors are made; needs the Prometheus operator."""
@@ -575,6 +589,10 @@ class Prometheus(Values):
     """Between two scrapes."""
     labels: Texts | None = None
     """Of the ServiceMonitors, for Prometheus to select by."""
+    rules: PrometheusRules | None = None
+    """Alerts."""
+    dashboard: PrometheusDashboard | None = None
+    """For Grafana."""
 
 
 class OldDevices(BaseModel):
@@ -650,6 +668,7 @@ class Chart(Values):
     pod_security_policy: Object | None = Field(default=None, json_schema_extra=OLD)
     mock_device_plugin: Object | None = Field(default=None, json_schema_extra=OLD)
     legacy_metrics: bool | None = Field(default=None, json_schema_extra=OLD)
+    """As `settings.monitor.legacyMetrics`."""
     devices: dict[str, OldDevices] | None = Field(default=None, json_schema_extra=OLD)
     """`devices.<backend>.enabled` adds a backend or takes it away."""
     device_config: OldDeviceConfig | None = Field(default=None, alias="device-config", json_schema_extra=OLD)

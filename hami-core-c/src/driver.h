@@ -87,6 +87,9 @@ typedef int nvmlReturn_t;
 typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlMemory_st { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct nvmlMemory_v2_st { unsigned int version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
+typedef struct nvmlProcessInfo_st {
+    unsigned int pid; unsigned long long usedGpuMemory; unsigned int gpuInstanceId, computeInstanceId;
+} nvmlProcessInfo_t;
 typedef struct nvmlUtilization_st { unsigned int gpu, memory; } nvmlUtilization_t;
 typedef struct nvmlProcessUtilizationSample_st {
     unsigned int pid; unsigned long long timeStamp; unsigned int smUtil, memUtil, encUtil, decUtil;

@@ -1,45 +1,122 @@
 /* Contexts: what they cost is reserved before they exist, and what lives in them is given up when they end. */
+#include <time.h>
+
 #include "hooks.h"
 #include "holdings.h"
 #include "sampler.h"
 
-static uint64_t cost_of(struct process *p, int device)
+/* ---- what a context costs ---------------------------------------------------------------------------------------------------
+ * The limits file tells, or the container's first context shows: it is made under a reservation that is larger than any context we
+ * know, or all that is left, and the reservation becomes what the driver's own numbers have grown by. While one process looks, the
+ * others wait; later ones reserve what was seen. Only where less is left than a context takes does the first one go over the limit,
+ * for as long as it takes to end it again. */
+
+#define GUESS (UINT64_C(768) << 20)
+#define LEAST (UINT64_C(32) << 20)      /* no context is smaller */
+#define BELIEVED (UINT64_C(2) << 30)    /* more than that was somebody else's */
+#define LOOKED_AT (UINT64_C(1) << 63)   /* in place of the cost: somebody looks until the time in the other bits, milliseconds */
+#define LOOK_MS 5000
+
+struct cost { uint64_t bytes, mark, card; int64_t own; };   /* bytes: reserved; mark: ours while we look, else 0 */
+
+static uint64_t now_ms(void)
 {
-    uint64_t told = p->state.rules[device].context;
-    return granules(told ? told : atomic_load_explicit(&p->state.extension->devices[device].context_bytes, memory_order_relaxed) % (UINT64_C(1) << 40));
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Nobody told what a context costs: the first one shows it, by the card's own number; later ones are reserved before they are made.
- * A neighbour that allocates in the same moment is counted in, so what is beyond all reason is not believed. */
-#define BELIEVED (UINT64_C(2) << 30)
-
-static bool cost_unknown(struct process *p, int device)
+/* What a context costs here; 0: nobody knows, and it is on us to see. */
+static uint64_t cost_known(struct process *p, int device, uint64_t *mark)
 {
-    return !p->state.rules[device].context && p->state.rules[device].memory != NO_LIMIT &&
-        !atomic_load_explicit(&p->state.extension->devices[device].context_bytes, memory_order_relaxed);
+    _Atomic uint64_t *word = &p->state.extension->devices[device].context_bytes;
+    for (;;) {
+        uint64_t now = now_ms(), seen = atomic_load_explicit(word, memory_order_acquire), until = seen & ~LOOKED_AT;
+        if (seen && !(seen & LOOKED_AT))
+            return granules(seen < BELIEVED ? seen : BELIEVED);
+        if (seen && until > now && until <= now + LOOK_MS) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            continue;
+        }
+        *mark = LOOKED_AT | (now + LOOK_MS);
+        if (atomic_compare_exchange_strong(word, &seen, *mark))
+            return 0;
+    }
 }
 
-static uint64_t cost_seen(struct process *p, int device, uint64_t before)
+static void cost_told(struct process *p, int device, struct cost *c, uint64_t bytes)
 {
-    uint64_t after = before ? sampler_card_used(p, (unsigned)device) : 0, cost = after > before ? granules(after - before) : 0;
-    if (!cost || cost > BELIEVED || ledger_reserve(&p->state.ledger, (unsigned)device, CHARGE_CONTEXT, cost, NO_LIMIT) != VERDICT_DONE)
-        return 0;
-    atomic_store_explicit(&p->state.extension->devices[device].context_bytes, cost, memory_order_relaxed);
-    return cost;
+    uint64_t mark = c->mark;
+    if (mark)
+        atomic_compare_exchange_strong(&p->state.extension->devices[device].context_bytes, &mark, bytes);
+    c->mark = 0;
+}
+
+static bool cost_reserve(struct process *p, const struct driver *next, int device, struct cost *c)
+{
+    uint64_t limit = p->state.rules[device].memory, told = p->state.rules[device].context;
+    *c = (struct cost){.bytes = granules(told)};
+    if (!told && limit != NO_LIMIT)
+        c->bytes = cost_known(p, device, &c->mark);
+    if (!c->mark)
+        return charge(p, next, device, CHARGE_CONTEXT, c->bytes);
+    for (int i = 0; i < 8; i++) {
+        uint64_t used = ledger_used(&p->state.ledger, (unsigned)device), left = used < limit ? (limit - used) & ~(GRANULE - 1) : 0;
+        c->bytes = left < LEAST ? LEAST : left < GUESS ? left : GUESS;
+        if (i < 7 && ledger_reserve(&p->state.ledger, (unsigned)device, CHARGE_CONTEXT, c->bytes, limit) != VERDICT_DONE)
+            continue;
+        if (i == 7 && !charge(p, next, device, CHARGE_CONTEXT, c->bytes = LEAST))
+            break;
+        c->own = sampler_own_used(p, (unsigned)device);
+        c->card = sampler_card_used(p, (unsigned)device);
+        return true;
+    }
+    cost_told(p, device, c, 0);
+    return false;
+}
+
+/* The context was not made after all. */
+static void cost_back(struct process *p, int device, struct cost *c)
+{
+    cost_told(p, device, c, 0);
+    uncharge(p, device, CHARGE_CONTEXT, c->bytes);
+    c->bytes = 0;
+}
+
+/* The context is there. False: it is larger than what is left, and must end; cost_back is next. */
+static bool cost_settle(struct process *p, const struct driver *next, int device, struct cost *c)
+{
+    if (!c->mark)
+        return true;
+    int64_t own = c->own < 0 ? -1 : sampler_own_used(p, (unsigned)device);
+    uint64_t card = own < 0 && c->card ? sampler_card_used(p, (unsigned)device) : 0;
+    uint64_t seen = own > c->own ? granules((uint64_t)(own - c->own)) : card > c->card ? granules(card - c->card) : 0;
+    if (seen < GRANULE || seen > BELIEVED) {
+        cost_told(p, device, c, 0);
+        return true;                    /* what was reserved stays */
+    }
+    cost_told(p, device, c, seen);
+    if (seen > c->bytes) {
+        if (!charge(p, next, device, CHARGE_CONTEXT, seen - c->bytes))
+            return false;
+    } else {
+        uncharge(p, device, CHARGE_CONTEXT, c->bytes - seen);
+    }
+    c->bytes = seen;
+    return true;
 }
 
 /* ---- the primary context -------------------------------------------------------------------------------------------------- */
 
 /* True: this call pays for it. *refused: it cannot be paid. */
-static bool primary_pay(struct process *p, const struct driver *next, int device, bool *refused)
+static bool primary_pay(struct process *p, const struct driver *next, int device, bool *refused, struct cost *cost)
 {
     uint32_t unpaid = 0;
     *refused = false;
     if (!atomic_compare_exchange_strong(&p->state.primary_charged[device], &unpaid, 1))
         return false;
-    uint64_t cost = cost_of(p, device);
-    *refused = !charge(p, next, device, CHARGE_CONTEXT, cost);
-    atomic_store(&p->state.primary_bytes[device], *refused ? 0 : cost);
+    *refused = !cost_reserve(p, next, device, cost);
+    atomic_store(&p->state.primary_bytes[device], *refused ? 0 : cost->bytes);
     if (*refused)
         atomic_store(&p->state.primary_charged[device], 0);
     return !*refused;
@@ -54,6 +131,14 @@ static void primary_gone(struct process *p, int device)
     uint64_t context = atomic_exchange(&p->state.primary[device], 0);
     if (context)
         holdings_end_context(p, context);
+}
+
+/* It is there, and this call has paid. False: it must end. */
+static bool primary_settle(struct process *p, const struct driver *next, int device, struct cost *cost)
+{
+    bool fits = cost_settle(p, next, device, cost);
+    atomic_store(&p->state.primary_bytes[device], cost->bytes);
+    return fits;
 }
 
 static void primary_look(struct process *p, const struct driver *next, const struct place *at)
@@ -71,13 +156,20 @@ CUresult hook_cuDevicePrimaryCtxRetain(const struct driver *next, CUcontext *pct
     bool refused;
     if (!place_of(p, dev, &at))
         return next->cuDevicePrimaryCtxRetain(pctx, dev);
-    bool paid = primary_pay(p, next, at.device, &refused);
+    struct cost cost;
+    bool paid = primary_pay(p, next, at.device, &refused, &cost);
     if (refused)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t before = paid && cost_unknown(p, at.device) ? sampler_card_used(p, (unsigned)at.device) : 0;
     CUresult status = next->cuDevicePrimaryCtxRetain(pctx, dev);
-    if (status == CUDA_SUCCESS && before)
-        atomic_fetch_add(&p->state.primary_bytes[at.device], cost_seen(p, at.device, before));
+    if (status == CUDA_SUCCESS && paid && !primary_settle(p, next, at.device, &cost)) {
+        if (next->cuDevicePrimaryCtxRelease_v2)
+            next->cuDevicePrimaryCtxRelease_v2(dev);
+        else if (next->cuDevicePrimaryCtxRelease)
+            next->cuDevicePrimaryCtxRelease(dev);
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (status != CUDA_SUCCESS && paid) {
+        cost_told(p, at.device, &cost, 0);
+    }
     if (status == CUDA_SUCCESS && pctx)
         atomic_store(&p->state.primary[at.device], (uint64_t)(uintptr_t)*pctx);
     else if (status != CUDA_SUCCESS && paid)
@@ -134,14 +226,19 @@ CUresult hook_cuGetExportTable(const struct driver *next, const void **ppExportT
     struct place at;                                                                            \
     if (!place_of(p, dev, &at))                                                                 \
         return call;                                                                            \
-    uint64_t cost = cost_of(p, at.device);                                                      \
-    if (!charge(p, next, at.device, CHARGE_CONTEXT, cost))                                      \
+    struct cost cost;                                                                           \
+    if (!cost_reserve(p, next, at.device, &cost))                                               \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
     CUresult status = call;                                                                     \
     place_changed();                                                                            \
-    struct holding h = {.bytes = cost, .device = (uint8_t)at.device, .kind = HELD_BLOCK};       \
+    if (status == CUDA_SUCCESS && pctx && !cost_settle(p, next, at.device, &cost)) {            \
+        if (next->cuCtxDestroy_v2)                                                              \
+            next->cuCtxDestroy_v2(*pctx);                                                       \
+        status = CUDA_ERROR_OUT_OF_MEMORY;                                                      \
+    }                                                                                           \
+    struct holding h = {.bytes = cost.bytes, .device = (uint8_t)at.device, .kind = HELD_BLOCK}; \
     if (status != CUDA_SUCCESS || !pctx || !pointers_put(&p->pointers, FAMILY_CONTEXT, (uint64_t)(uintptr_t)*pctx, &h)) \
-        uncharge(p, at.device, CHARGE_CONTEXT, cost);                                           \
+        cost_back(p, at.device, &cost);                                                         \
     return status;
 
 CUresult hook_cuCtxCreate(const struct driver *next, CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -196,12 +293,20 @@ CUresult hook_cuGreenCtxCreate(const struct driver *next, CUgreenCtx *phCtx, CUd
     bool refused;
     if (!place_of(p, dev, &at))
         return next->cuGreenCtxCreate(phCtx, desc, dev, flags);
-    bool paid = primary_pay(p, next, at.device, &refused);
+    struct cost cost;
+    bool paid = primary_pay(p, next, at.device, &refused, &cost);
     if (refused)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = next->cuGreenCtxCreate(phCtx, desc, dev, flags);
-    if (status != CUDA_SUCCESS && paid)
+    if (status == CUDA_SUCCESS && paid && phCtx && !primary_settle(p, next, at.device, &cost)) {
+        if (next->cuGreenCtxDestroy)
+            next->cuGreenCtxDestroy(*phCtx);
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (status != CUDA_SUCCESS && paid) {
+        cost_told(p, at.device, &cost, 0);
         primary_look(p, next, &at);
+    }
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -200,4 +201,23 @@ uint64_t sampler_card_used(struct process *p, unsigned device)
     if (!n || !n->nvmlDeviceGetMemoryInfo || !handle_of(p, n, device, &handle) || n->nvmlDeviceGetMemoryInfo(handle, &memory) != NVML_SUCCESS)
         return 0;
     return memory.used;
+}
+
+int64_t sampler_own_used(struct process *p, unsigned device)
+{
+    const struct nvml *n = management();
+    nvmlDevice_t handle;
+    unsigned int count = HAMI_SLOTS, pid = (unsigned int)atomic_load_explicit(&p->state.region->slots[p->state.ledger.slot].host_pid,
+        memory_order_relaxed);
+    if (!pid || !n || !n->nvmlDeviceGetComputeRunningProcesses_v3 || !handle_of(p, n, device, &handle))
+        return -1;
+    nvmlProcessInfo_t *all = mmap(NULL, count * sizeof *all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return -1;
+    int64_t bytes = n->nvmlDeviceGetComputeRunningProcesses_v3(handle, &count, all) == NVML_SUCCESS ? 0 : -1;
+    for (unsigned int i = 0; bytes == 0 && i < count && i < HAMI_SLOTS; i++)
+        if (all[i].pid == pid)
+            bytes = all[i].usedGpuMemory < (UINT64_C(1) << 47) ? (int64_t)all[i].usedGpuMemory : -1;
+    munmap(all, HAMI_SLOTS * sizeof *all);
+    return bytes;
 }

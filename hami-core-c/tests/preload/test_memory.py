@@ -1,5 +1,6 @@
 """Memory: what is granted, what is refused, and that nothing is lost or gained whoever dies when."""
 
+import json
 import os
 import signal
 import socket
@@ -382,6 +383,44 @@ def test_management_library_shows_the_share(tenant: Container, node: Node) -> No
     )
     total, used = (1000 + CONTEXT_MIB) * MIB, (300 + CONTEXT_MIB) * MIB
     assert [int(n) for n in done.stdout.split()] == [total, used, total - used] * 2
+
+
+@pytest.mark.parametrize("card", ["A100-40G", "A100-80G", "H100", "H200", "L40S", "T4", "B200"])
+def test_contexts_of_unknown_cost_never_pass_the_limit(
+    make_node: Callable[..., Node], make_container: Callable[..., Container], judged: Callable[[], None], card: str
+) -> None:
+    node = make_node(f"1x{card}")
+    tenant = make_container(node)
+    tenant.limits(f"{node.uuids()[0]} memory={1600 * MIB}")
+    node.sim("limit", tenant.name, "0", "memory_mib=1600", "slack_mib=8")
+    programs = [tenant.spawn() for _ in range(4)]
+    for program in programs:
+        assert program("init") == 0
+    for program in programs:
+        program.send("context 0")
+    living = [program for program in programs if program.answer()[0] == 0]
+    assert len(living) >= 2
+    for program in living:
+        program.send("grab 32")
+    for program in living:
+        assert program.answer()[0] == OUT_OF_MEMORY
+    held = json.loads(node.sim("judge", check=False))
+    assert max(device["peak_bytes"] for one in held for device in one["devices"]) > 1500 * MIB
+    judged()
+
+
+def test_a_context_larger_than_the_limit_is_refused_and_gone(
+    node: Node, make_container: Callable[..., Container]
+) -> None:
+    tenant = make_container(node)
+    tenant.limits(f"{node.uuids()[0]} memory={200 * MIB}")
+    program = tenant.spawn()
+    assert program("init") == 0
+    for _ in range(2):
+        assert program("context 0") == OUT_OF_MEMORY
+        assert program("newcontext 1 0") == OUT_OF_MEMORY
+    shown = [c for c in json.loads(node.sim("show"))["containers"] if c["container"] == tenant.name]
+    assert all(device["bytes"] == 0 for c in shown for device in c["devices"])
 
 
 def test_what_a_context_costs_is_seen_where_nobody_told(node: Node, make_container: Callable[..., Container]) -> None:

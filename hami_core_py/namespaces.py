@@ -28,9 +28,18 @@ def enter() -> None:
     user, group = os.geteuid(), os.getegid()
     if _libc.unshare(_NEW_MOUNTS) != 0:
         _check(_libc.unshare(_NEW_MOUNTS | _NEW_USER), "namespaces of one's own")
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                file.write(text)
+        try:
+            for name, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{user} {user} 1"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
+                with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                    file.write(text)
+        except PermissionError:
+            # Root without capabilities may not map itself. Unmapped it has another name, and its files are still its own.
+            if user != 0:
+                raise
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
 
 

@@ -22,6 +22,11 @@ CANNOT_HOLD = (
     "not held: children that are linked statically or against musl, and programs that leave this namespace; "
     "whoever owns this process can end or change it"
 )
+NO_ROOT = "run it as root, or let users make namespaces of their own"
+POWERLESS_ROOT = (
+    "this process is root without the right to mount, as in a container: give it CAP_SYS_ADMIN, or run it where processes may "
+    "make user namespaces, which seccomp profiles of containers often forbid"
+)
 NOT_STARTED = 127
 MOST_INTERPRETERS = 4
 
@@ -164,9 +169,7 @@ def _become(local: Local, layers: str, path: str, arguments: Sequence[str], repo
         try:
             namespaces.enter()
         except OSError as problem:
-            raise OSError(
-                0, f"{problem.strerror}; run it as root, or let users make namespaces of their own"
-            ) from problem
+            raise OSError(0, f"{problem.strerror}; {NO_ROOT if os.geteuid() else POWERLESS_ROOT}") from problem
         binds = [(mount.host_path, mount.container_path, mount.read_only) for mount in local.mounts]
         hidden = namespaces.show(binds, layers)
         if hidden:

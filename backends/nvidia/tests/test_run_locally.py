@@ -1,8 +1,10 @@
 """``hami run`` with devices of this family: what a program sees is what a container would get."""
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,8 +42,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def run(environment: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "hami_core_py", "run", *words]
+def run(environment: dict[str, str], *words: str, under: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
+    command = [*under, sys.executable, "-m", "hami_core_py", "run", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -74,3 +76,26 @@ def test_nothing_is_run_where_nothing_would_hold_it(environment: dict[str, str],
     done = run({**environment, limiter.VARIABLE: str(tmp_path / "absent")}, "--", "true")
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no limiter" in done.stderr
+
+
+POWERLESS = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root that can give up its rights")
+def test_root_without_capabilities_holds_programs_too(environment: dict[str, str]):
+    done = run(environment, "--memory", "1Gi", "--", "cat", "/usr/local/hami/limits", under=POWERLESS)
+    if "make user namespaces" in done.stderr:
+        pytest.skip("no user namespaces on this machine")
+    assert "device=GPU-one memory=1073741824" in done.stdout, done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root that can give up its rights")
+def test_root_that_may_make_no_namespace_is_told_what_it_lacks(environment: dict[str, str]):
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    # In a user namespace of its own, so that the machine's limit stays as it is.
+    own = ("unshare", "--user", "--map-root-user", "sh", "-c", script, "sh")
+    if subprocess.run([*own, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces on this machine")
+    done = run(environment, "--", "true", under=(*own, *POWERLESS))
+    assert done.returncode == 2
+    assert "root without the right to mount" in done.stderr

@@ -11,6 +11,7 @@ HOST_CHECKS: Final[Checks[HostFacts]] = Checks()
 LONGEST_SOCKET_PATH: Final = 107
 LEAST_FREE_BYTES: Final = 64 * 1024 * 1024
 VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
+OLDEST_GLIBC: Final = (2, 17)
 IN_CONTAINER: Final = frozenset({"overlay", "aufs"})
 
 
@@ -189,6 +190,52 @@ def state_full(facts: HostFacts) -> Iterator[Found]:
     free = facts.state_dir.free_bytes
     if free is not None and free < LEAST_FREE_BYTES:
         yield facts.state_dir.path, f"{free // 2**20} MiB are free"
+
+
+@HOST_CHECKS.check(
+    "state-directory-noexec",
+    fix="mount its file system without noexec, or choose another agent.stateDir: what containers load lies there",
+)
+def state_noexec(facts: HostFacts) -> Iterator[Found]:
+    """The loader of every container skips the library that would hold it."""
+    if facts.state_dir.noexec:
+        yield facts.state_dir.path, "it lies on a file system that is mounted noexec"
+
+
+@HOST_CHECKS.check(
+    "library-not-loadable",
+    fix="install a package for this machine's processor; where the loader cannot map it, see state-directory-noexec",
+)
+def unloadable(facts: HostFacts) -> Iterator[Found]:
+    """Containers would start without what holds them to their limits."""
+    for backend in facts.backends:
+        yield from backend.unloadable
+
+
+@HOST_CHECKS.check(
+    "glibc-too-old",
+    fix="nothing to do for containers, which bring their own; `hami run` cannot hold programs of this machine",
+    severity=Severity.ADVICE,
+)
+def old_glibc(facts: HostFacts) -> Iterator[Found]:
+    """Programs of this machine load no library of ours."""
+    least = ".".join(map(str, OLDEST_GLIBC))
+    if facts.glibc is None:
+        yield "C library", f"it is not glibc {least} or newer"
+    elif facts.glibc < OLDEST_GLIBC:
+        yield "C library", f"it is glibc {'.'.join(map(str, facts.glibc))}, and {least} is needed"
+
+
+@HOST_CHECKS.check(
+    "library-not-loaded",
+    fix="see what it runs: programs that are linked statically or against another C library load nothing and are not held",
+    severity=Severity.ADVICE,
+)
+def not_loaded(facts: HostFacts) -> Iterator[Found]:
+    """A container's programs are out of the reach of /etc/ld.so.preload."""
+    for record in facts.records:
+        if record.loaded is False:
+            yield f"pod {record.pod}", "no process of a container of it has loaded the library that would hold it"
 
 
 @HOST_CHECKS.check(

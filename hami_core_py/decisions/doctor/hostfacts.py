@@ -13,6 +13,7 @@ class Directory:
 
     :ivar file_system: its type; empty: unknown. :ivar root: its path within the file system that holds it; in a container
         with a mounted directory of the host the end of the host's path. :ivar free_bytes: ``None``: unknown.
+    :ivar noexec: whether programs and libraries in it cannot be run.
     """
 
     path: str
@@ -21,6 +22,7 @@ class Directory:
     file_system: str = ""
     root: str = ""
     free_bytes: int | None = None
+    noexec: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +41,32 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRecord:
-    """A container's record on disk. :ivar known: whether the kubelet's checkpoint has it; ``mounted``: ``None``: unknown."""
+    """A container's record on disk.
+
+    :ivar known: whether the kubelet's checkpoint has it. :ivar mounted: ``None``: unknown. :ivar loaded: whether a process of it
+        has loaded a library that it was given; ``None``: it was given none, does not run, or cannot be looked at.
+    """
 
     name: str
     pod: str
     known: bool
     mounted: bool | None
+    loaded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendOnHost:
-    """What a backend finds here. :ivar problem: why it could not answer. :ivar files: host file → what is wrong with it."""
+    """What a backend finds here.
+
+    :ivar problem: why it could not answer. :ivar files: host file → what is wrong with it.
+    :ivar unloadable: library → why the loader of this machine refuses it, in its own words.
+    """
 
     name: str
     devices: int = 0
     problem: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    unloadable: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +77,7 @@ class HostFacts:
     :ivar runtime: ``None``: its configuration cannot be seen from here. :ivar containerd: its version; ``None``: unknown.
     :ivar checkpoint_problem: why the kubelet's checkpoint is not understood.
     :ivar broken_records: path → why it cannot be read. :ivar sees_host: whether the host's processes show here.
+    :ivar glibc: version of this machine's C library; ``None``: it has another one.
     """
 
     plugin_dir: Directory
@@ -81,4 +94,5 @@ class HostFacts:
     records: tuple[KeptRecord, ...] = ()
     broken_records: tuple[tuple[str, str], ...] = ()
     sees_host: bool = True
+    glibc: tuple[int, int] | None = (2, 17)
     backends: tuple[BackendOnHost, ...] = ()

@@ -16,6 +16,7 @@ from hami_core_py.hooks.manager import LoadedBackend
 from hami_core_py.services.agent.holdings import Holding, parse_holding
 from hami_core_py.services.agent.hostfiles import HostFiles
 from hami_core_py.services.agent.mounts import Mounts
+from hami_core_py.services.doctor.loading import glibc, loaded_by, why_not_loadable
 from hami_core_py.services.doctor.runtime import read_runtime
 
 CONNECT_SECONDS = 1.0
@@ -52,6 +53,7 @@ def host_facts(ask: Ask, places: HostPlaces) -> HostFacts:
     problem, known = _checkpoint(plugin_dir, places.cdi_names)
     mounts = Mounts(places.proc)
     holdings, broken = _records(places.state_dir)
+    libraries = {file.name for backend in asked for file in backend.info.host_files if ".so" in file.name}
     return HostFacts(
         plugin_dir=_directory(plugin_dir, places.proc),
         state_dir=_directory(places.state_dir, places.proc),
@@ -70,12 +72,14 @@ def host_facts(ask: Ask, places: HostPlaces) -> HostFacts:
                 pod=f"{one.pod.namespace}/{one.pod.name}",
                 known=one.name in known,
                 mounted=mounts.has(one.name),
+                loaded=loaded_by(one.name, libraries, places.proc),
             )
             for one in holdings
             if one.pod is not None
         ),
         broken_records=broken,
         sees_host=mounts.has("") is not None,
+        glibc=glibc(),
         backends=tuple(_backend(ask, backend, HostFiles(places.state_dir)) for backend in asked),
     )
 
@@ -113,6 +117,7 @@ def _directory(path: Path, proc: Path) -> Directory:
         file_system=file_system,
         root=root,
         free_bytes=statistics.f_bavail * statistics.f_frsize,
+        noexec=bool(statistics.f_flag & os.ST_NOEXEC),
     )
 
 
@@ -179,11 +184,20 @@ def _records(state_dir: Path) -> tuple[Sequence[Holding], tuple[tuple[str, str],
 
 def _backend(ask: Ask, backend: LoadedBackend, host_files: HostFiles) -> BackendOnHost:
     name = backend.info.name
-    files = tuple(_damaged(backend, host_files))
+    files, unloadable = tuple(_damaged(backend, host_files)), tuple(_unloadable(backend, host_files))
     try:
-        return BackendOnHost(name=name, devices=len(ask.discover_devices(backend)), files=files)
-    except HamiError as problem:
-        return BackendOnHost(name=name, problem=str(problem), files=files)
+        devices, problem = len(ask.discover_devices(backend)), ""
+    except HamiError as found:
+        devices, problem = 0, str(found)
+    return BackendOnHost(name=name, devices=devices, problem=problem, files=files, unloadable=unloadable)
+
+
+def _unloadable(backend: LoadedBackend, host_files: HostFiles) -> Iterator[tuple[str, str]]:
+    directory = host_files.directory(backend)
+    for file in backend.info.host_files if directory is not None else ():
+        path = Path(directory or "", file.name)
+        if ".so" in file.name and path.is_file() and path.stat().st_size and (why := why_not_loadable(path)):
+            yield str(path), why
 
 
 def _damaged(backend: LoadedBackend, host_files: HostFiles) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,14 @@ MISTAKES: Mapping[str, Callable[[], HostFacts]] = {
     "state-directory-volatile": lambda: host(state_dir=directory("/var/lib/hami", file_system="tmpfs")),
     "state-directory-elsewhere": lambda: host(state_dir=directory("/var/lib/hami", root="/data/hami")),
     "state-directory-full": lambda: host(state_dir=directory("/var/lib/hami", free_bytes=2**20)),
+    "state-directory-noexec": lambda: host(state_dir=directory("/var/lib/hami", noexec=True)),
+    "library-not-loadable": lambda: host(
+        backends=(BackendOnHost(name="acme", devices=1, unloadable=(("lib.so", "the loader says: wrong ELF class"),)),)
+    ),
+    "glibc-too-old": lambda: host(glibc=(2, 12)),
+    "library-not-loaded": lambda: host(
+        records=(KeptRecord(name="ab12", pod="ml/train", known=True, mounted=True, loaded=False),)
+    ),
     "host-processes-hidden": lambda: host(sees_host=False),
     "driver-failed": lambda: host(backends=(BackendOnHost(name="acme", problem="libacme.so.1: not found"),)),
     "no-device-found": lambda: host(backends=(BackendOnHost(name="acme"),)),

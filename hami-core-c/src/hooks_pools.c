@@ -27,14 +27,27 @@ static bool reserved(const struct driver *d, uint64_t pool, uint64_t *bytes)
         d->cuMemPoolGetAttribute((CUmemoryPool)(uintptr_t)pool, POOL_RESERVED_CURRENT, bytes) == CUDA_SUCCESS;
 }
 
-/* Bring the charge to max(live, kept); false: it would have to grow beyond the limit. */
+/* The ledger has so much more for a pool; one that has ended meanwhile needs it no longer. */
+static void pool_paid(struct process *p, uint64_t handle, int device, uint64_t bytes)
+{
+    bool owner = pools_enter(p);
+    struct pool *one = pool_of(p, handle, -1);
+    if (one)
+        one->charged += bytes;
+    pools_leave(p, owner);
+    if (!one)
+        uncharge(p, device, CHARGE_DATA, bytes);
+}
+
+/* Bring the charge to max(live, kept); false: it would have to grow beyond the limit. `charged` is never more than what the ledger has:
+ * it shrinks before the ledger does and grows after it. */
 static bool settle(struct process *p, uint64_t handle, uint64_t kept)
 {
     bool owner = pools_enter(p);
     struct pool *one = pool_of(p, handle, -1);
     uint64_t want = one ? larger(one->live, kept) : 0, was = one ? one->charged : 0;
     int device = one ? one->device : NO_DEVICE;
-    if (one)
+    if (one && (want < was || device == NO_DEVICE))
         one->charged = want;
     if (one && one->gone && !one->live)
         one->handle = 0;
@@ -45,14 +58,10 @@ static bool settle(struct process *p, uint64_t handle, uint64_t kept)
         uncharge(p, device, CHARGE_DATA, was - want);
         return true;
     }
-    if (ledger_reserve(&p->state.ledger, (unsigned)device, CHARGE_DATA, want - was, p->state.rules[device].memory) == VERDICT_DONE)
-        return true;
-    owner = pools_enter(p);
-    one = pool_of(p, handle, -1);
-    if (one)
-        one->charged -= want - was;
-    pools_leave(p, owner);
-    return false;
+    if (ledger_reserve(&p->state.ledger, (unsigned)device, CHARGE_DATA, want - was, p->state.rules[device].memory) != VERDICT_DONE)
+        return false;
+    pool_paid(p, handle, device, want - was);
+    return true;
 }
 
 void pools_settle(struct process *p, const struct driver *d)
@@ -116,22 +125,20 @@ static bool stream_reserve(struct process *p, const struct driver *d, uint64_t p
     uint64_t room = one && one->charged > one->live ? one->charged - one->live : 0;
     *out = (struct stream_claim){.pool = one ? pool : 0, .bytes = bytes, .fresh = bytes > room ? granules(bytes - room) : 0,
         .device = one ? one->device : device};
-    if (one) {
+    if (one)
         one->live += bytes;
-        one->charged += out->fresh;
-    }
     pools_leave(p, owner);
     if (!one)
         out->fresh = granules(bytes);
-    if (out->device == NO_DEVICE || charge(p, d, out->device, CHARGE_DATA, out->fresh))
+    if (out->device == NO_DEVICE)
         return true;
-    owner = pools_enter(p);
-    one = pool_of(p, pool, -1);
-    if (one) {
-        one->live -= bytes;
-        one->charged -= out->fresh;
+    if (charge(p, d, out->device, CHARGE_DATA, out->fresh)) {
+        if (one)
+            pool_paid(p, pool, out->device, out->fresh);
+        return true;
     }
-    pools_leave(p, owner);
+    if (one)
+        pool_block_gone(p, &(struct holding){.bytes = bytes, .extra = pool});
     return false;
 }
 

@@ -245,6 +245,8 @@ static void pay_owed(struct ledger *l, unsigned device)
     atomic_store(&l->owes[device], 0);
     for (int kind = 0; kind < CHARGES; kind++) {
         uint64_t bytes = atomic_exchange(&l->owed[device][kind], 0), used = load(&d->used);
+        uint64_t held = load(part(&l->region->slots[l->slot].used[device], (enum charge)kind));
+        bytes = bytes < held ? bytes : held;
         store(&d->used, used - (bytes < used ? bytes : used));
         ledger_slot_add(l, l->slot, device, (enum charge)kind, -(int64_t)bytes);
     }
@@ -292,7 +294,9 @@ void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t
         return;
     }
     pay(l, device);
-    uint64_t used = load(&d->used);
+    uint64_t used = load(&d->used), held = load(part(&l->region->slots[l->slot].used[device], kind));
+    if (bytes > held)
+        bytes = held;               /* nobody gives back what is another's */
     STEP(STEP_USED_DOWN);
     store(&d->used, used - (bytes < used ? bytes : used));
     STEP(STEP_SLOT_DOWN);

@@ -216,6 +216,18 @@ def test_pools_of_ones_own_are_charged_for_what_they_keep(tenant: Container, jud
     judged()
 
 
+def test_a_refused_request_of_a_pool_leaves_the_books_as_they_were(pair: Container, judged: Callable[[], None]) -> None:
+    one, two = pair.run(), pair.run()
+    assert two("alloc 0 500") == 0
+    assert one("alloc 0 500") == 0
+    for key in range(20):
+        assert one(f"async {key + 1} 1b") == OUT_OF_MEMORY
+    assert one.used() == 2 * CONTEXT_MIB + 1000
+    assert one("async 1 100") == OUT_OF_MEMORY
+    assert two("alloc 1 10") == OUT_OF_MEMORY
+    judged()
+
+
 @pytest.mark.parametrize("how", ["fork", "rawclone"])
 def test_a_child_has_a_slot_of_its_own(pair: Container, judged: Callable[[], None], how: str) -> None:
     parent = pair.spawn()

@@ -121,6 +121,7 @@ static void a_request_that_fits_is_granted_and_one_that_does_not_is_refused(void
     SAME(region->slots[1023].used[0].module, 4);
     ledger_return(l, 0, CHARGE_DATA, 1000);     /* never below zero */
     SAME(region->slots[1023].used[0].total, 4);
+    SAME(extension->devices[0].used, 4);        /* what others hold is not given back with it */
     ledger_leave(l);
     SAME(region->slots[1023].status, 0);
     SAME(ledger_used(l, 0), 4);                 /* it has not ended yet */

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,12 @@ static struct {
     CUresult (*alloc)(CUdeviceptr *, size_t);
     CUresult (*free)(CUdeviceptr);
     CUresult (*info)(size_t *, size_t *);
+    CUresult (*load)(CUmodule *, const void *);
+    CUresult (*function)(CUfunction *, CUmodule, const char *);
+    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+    CUresult (*sync)(void);
+    CUresult (*alloc_async)(CUdeviceptr *, size_t, CUstream);
+    CUresult (*free_async)(CUdeviceptr, CUstream);
 } gpu;
 static CUcontext context;
 static char self[4096];
@@ -45,6 +52,12 @@ static void look_up(void)
     *(void **)&gpu.alloc = dlsym(driver, "cuMemAlloc_v2");
     *(void **)&gpu.free = dlsym(driver, "cuMemFree_v2");
     *(void **)&gpu.info = dlsym(driver, "cuMemGetInfo_v2");
+    *(void **)&gpu.load = dlsym(driver, "cuModuleLoadData");
+    *(void **)&gpu.function = dlsym(driver, "cuModuleGetFunction");
+    *(void **)&gpu.launch = dlsym(driver, "cuLaunchKernel");
+    *(void **)&gpu.sync = dlsym(driver, "cuCtxSynchronize");
+    *(void **)&gpu.alloc_async = dlsym(driver, "cuMemAllocAsync");
+    *(void **)&gpu.free_async = dlsym(driver, "cuMemFreeAsync");
 }
 
 static void say(const char *what, long long value)
@@ -142,6 +155,65 @@ static void *takes(void *argument)
     return NULL;
 }
 
+/* Whatever a process may do, in an order that the seed tells; ends after so many steps, or when somebody ends it. */
+static int storm(unsigned seed, int steps)
+{
+    CUdeviceptr mine[32] = {0};
+    bool ordered[32] = {false};
+    CUmodule module = NULL;
+    CUfunction f = NULL;
+    CUresult s = begin();
+    if (s == CUDA_SUCCESS && gpu.load(&module, "spin") == CUDA_SUCCESS)
+        gpu.function(&f, module, "spin_50us");
+    if (s != CUDA_SUCCESS && s != CUDA_ERROR_OUT_OF_MEMORY)
+        return 5;
+    for (int i = 0; i < steps; i++) {
+        unsigned at = (unsigned)rand_r(&seed) % 32, what = (unsigned)rand_r(&seed) % 100;
+        size_t size = (size_t)rand_r(&seed) % (what % 2 ? 64 * MIB : 100000) + 1;
+        pid_t child = -1;
+        if (s != CUDA_SUCCESS) {            /* there is no room for a context now */
+            usleep(2000);
+            s = gpu.retain(&context, 0) == CUDA_SUCCESS ? gpu.set(context) : CUDA_ERROR_OUT_OF_MEMORY;
+        } else if (what < 60 && mine[at]) {
+            if ((ordered[at] ? gpu.free_async(mine[at], NULL) : gpu.free(mine[at])) != CUDA_SUCCESS)
+                return 6;
+            mine[at] = 0;
+        } else if (what < 60) {
+            ordered[at] = what % 5 == 0;
+            CUresult got = ordered[at] ? gpu.alloc_async(&mine[at], size, NULL) : gpu.alloc(&mine[at], size);
+            if (got != CUDA_SUCCESS)
+                mine[at] = 0;
+            if (got != CUDA_SUCCESS && got != CUDA_ERROR_OUT_OF_MEMORY)
+                return 7;
+        } else if (what < 80 && f) {
+            gpu.launch(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+        } else if (what < 86) {
+            gpu.sync();
+        } else if (what < 95) {
+            usleep(what * 20);
+        } else if (what < 98) {
+            child = what == 95 ? vfork() : fork();
+            if (child == 0) {
+                char number[16], count[16];
+                snprintf(number, sizeof number, "%u", seed + 1);
+                snprintf(count, sizeof count, "%d", steps / 2);
+                char *again[] = {self, "storm", number, count, NULL};
+                if (what != 96)
+                    execv(self, again);
+                _exit(0);
+            }
+            if (what == 95 && child > 0)    /* one is waited for, the others become zombies or orphans */
+                waitpid(child, NULL, WNOHANG);
+        } else if (what == 98 && steps > 200) {
+            char number[16];
+            snprintf(number, sizeof number, "%u", seed + 2);
+            char *again[] = {self, "storm", number, "200", NULL};
+            execv(self, again);
+        }
+    }
+    return 0;
+}
+
 static void leave_now(int number)
 {
     (void)number;
@@ -170,6 +242,8 @@ int main(int words, char **word)
         say("idle", 0);
         pause();
     }
+    if (!strcmp(shape, "storm"))            /* SEED STEPS */
+        return storm((unsigned)atoi(argument), words > 3 ? atoi(word[3]) : 1000);
     must(begin());
     must(take(300));
     if (!strcmp(shape, "vfork")) {

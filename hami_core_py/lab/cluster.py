@@ -17,9 +17,11 @@ from hami_core_py.decisions.totals import resources_counted
 from hami_core_py.lab.certificates import issue_certificate
 from hami_core_py.lab.kubelet import end_containers
 from hami_core_py.lab.kubelet.environment import DEFAULT_PATH
-from hami_core_py.lab.processes import START_SECONDS, LabError, LabProcess, Program, free_ports, until
+from hami_core_py.lab.loopback import free_ports, listens
+from hami_core_py.lab.processes import START_SECONDS, LabError, LabProcess, Program, until
 from hami_core_py.lab.simulator import Simulator
 from hami_core_py.lab.steps import LabShape, ProcessStep
+from hami_core_py.lab.webhook import CONFIGURATIONS, webhook_configuration
 from hami_core_py.models.families import Family
 
 HAMI = "hami_core_py"
@@ -239,36 +241,10 @@ class LabCluster:
                 self.client.create("/api/v1/namespaces", body)
 
     def _register_webhook(self, authority_pem: bytes) -> None:
-        rules = [
-            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": ["UPDATE"],
-                "resources": ["pods/ephemeralcontainers"],
-            },
-        ]
+        port = self._ports["webhook"]
+        until(lambda: listens(port), START_SECONDS, f"webhook did not listen; see {self.processes['webhook'].log}")
         bundle = base64.b64encode(authority_pem).decode()
-        webhook = {
-            "name": "admission.hami.io",
-            "clientConfig": {"url": f"https://127.0.0.1:{self._ports['webhook']}/webhook", "caBundle": bundle},
-            "rules": rules,
-            "admissionReviewVersions": ["v1"],
-            "failurePolicy": "Fail",
-            "sideEffects": "None",
-            "timeoutSeconds": 5,
-            "reinvocationPolicy": "IfNeeded",
-        }
-        body = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "hami"},
-            "webhooks": [webhook],
-        }
-        path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-        probe = _listening(self._ports["webhook"])
-        until(probe, START_SECONDS, f"webhook did not listen; see {self.processes['webhook'].log}")
-        self.client.create(path, body)
+        self.client.create(CONFIGURATIONS, webhook_configuration(port, bundle))
 
     def _wait_offered_again(self, node: str) -> None:
         """A restarted kubelet shows no devices until its plugins are back; a pod bound meanwhile fails for good."""
@@ -311,17 +287,6 @@ def _of_containers(driver: Mapping[str, str]) -> dict[str, str]:
         "HAMI_SIM_CONTAINER": "$(NAMESPACE)/$(POD)/$(CONTAINER)",
         "PATH": f"{folders}:{DEFAULT_PATH}",
     }
-
-
-def _listening(port: int) -> Callable[[], bool]:
-    import socket
-
-    def probe() -> bool:
-        with socket.socket() as trial:
-            trial.settimeout(1)
-            return trial.connect_ex(("127.0.0.1", port)) == 0
-
-    return probe
 
 
 def _plain(value: Any) -> Any:

@@ -2,17 +2,15 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hami_core_py.errors import HamiError
+from hami_core_py.lab.loopback import answers
 
 START_SECONDS = 90.0
 """A dozen programs start at once; a busy machine with two cores needs its time."""
@@ -101,7 +99,7 @@ class LabProcess:
         if not self.program.ready_url:
             return
         until(
-            lambda: self._alive() and _answers(self.program.ready_url),
+            lambda: self._alive() and answers(self.program.ready_url),
             timeout_seconds,
             f"{self.program.name} did not become ready; see {self.log}",
         )
@@ -125,27 +123,7 @@ def until(holds: Callable[[], bool], timeout_seconds: float, problem: str, *, in
         time.sleep(interval_seconds)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 def last_line(log: Path) -> str:
     """The last line that a program wrote."""
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     return lines[-1][:500] if lines else "it said nothing"
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - a loopback URL of our own
-            return bool(response.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False

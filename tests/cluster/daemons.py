@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -107,15 +106,3 @@ def keep_logs(folder: Path, kept: Path) -> None:
     """Copy the logs of all clusters and nodes below a folder, each below the name of its own folder."""
     for logs in (*folder.glob("*/logs"), *folder.glob("*/*/logs")):
         shutil.copytree(logs, kept / logs.parent.relative_to(folder), dirs_exist_ok=True)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

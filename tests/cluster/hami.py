@@ -1,9 +1,7 @@
 """Our own processes beside a real control plane, as the chart would run them."""
 
 import contextlib
-import socket
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,13 +14,15 @@ from hami_core_py.cluster.client import join_path
 from hami_core_py.cluster.errors import AlreadyExists, ApiError
 from hami_core_py.commands.common import load
 from hami_core_py.decisions.totals import resources_counted
+from hami_core_py.lab.loopback import answers, free_ports, listens
+from hami_core_py.lab.webhook import CONFIGURATIONS, webhook_configuration
 from hami_core_py.models.families import Family
-from tests.cluster.daemons import Daemon, eventually, free_ports
+from tests.cluster.daemons import Daemon, eventually
 from tests.cluster.plane import ControlPlane
 
 SCHEDULER = "hami-scheduler"
 NAMESPACE = "hami-system"
-WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+WEBHOOKS = CONFIGURATIONS
 DEFAULTS: Mapping[str, Any] = {"backends": {"enabled": ["nvidia", "mock"]}}
 
 
@@ -138,32 +138,7 @@ class Hami:
         return [sys.executable, "-m", "hami_core_py", command, "--config", str(self.config)]
 
     def _register(self) -> None:
-        rules = [
-            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": ["UPDATE"],
-                "resources": ["pods/ephemeralcontainers"],
-            },
-        ]
-        url = f"https://127.0.0.1:{self.webhook_port}/webhook"
-        webhook = {
-            "name": "admission.hami.io",
-            "clientConfig": {"url": url, "caBundle": self.plane.authority.bundle()},
-            "rules": rules,
-            "admissionReviewVersions": ["v1"],
-            "failurePolicy": "Fail",
-            "sideEffects": "None",
-            "timeoutSeconds": 5,
-            "reinvocationPolicy": "IfNeeded",
-        }
-        body = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "hami"},
-            "webhooks": [webhook],
-        }
+        body = webhook_configuration(self.webhook_port, self.plane.authority.bundle())
         self.plane.client.create(WEBHOOKS, body)
         eventually("the webhook in force", self._is_in_force)
 
@@ -206,19 +181,3 @@ class AgentProcess:
     def wait_ready(self) -> None:
         """Wait until it says so."""
         eventually("a ready agent", self.is_ready, daemon=self.daemon)
-
-
-def answers(url: str) -> bool:
-    """Whether a URL answers 200."""
-    try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def listens(port: int) -> bool:
-    """Whether somebody listens on a port of the loopback address."""
-    with socket.socket() as trial:
-        trial.settimeout(1)
-        return trial.connect_ex(("127.0.0.1", port)) == 0

@@ -15,9 +15,10 @@ from typing import Any
 
 from hami_core_py.cluster.client import join_path
 from hami_core_py.codecs.quantities import parse_quantity
+from hami_core_py.lab.loopback import free_ports
 from tests.cluster import images
 from tests.cluster.containerd import Containerd
-from tests.cluster.daemons import Daemon, eventually, free_ports
+from tests.cluster.daemons import Daemon, eventually
 from tests.cluster.mountspace import MountSpace
 from tests.cluster.plane import ControlPlane
 

@@ -13,8 +13,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from hami_core_py.cluster.client import Client
+from hami_core_py.lab.loopback import free_ports
 from tests.cluster.certificates import Authority, write_key
-from tests.cluster.daemons import Argument, Daemon, eventually, free_ports
+from tests.cluster.daemons import Argument, Daemon, eventually
 from tests.cluster.releases import Release
 
 SERVERS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -1,13 +1,12 @@
 """A real Prometheus, and what it knows."""
 
 import json
-import subprocess
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from tests.cluster.daemons import Daemon, eventually, free_ports
-from tests.cluster.hami import answers
+from hami_core_py.lab.loopback import answers, free_ports
+from tests.cluster.daemons import Daemon, eventually
 from tests.cluster.releases import Release
 
 TARGET_LABELS = {"namespace": "hami-nodes", "pod": "hami-device-plugin-x", "container": "monitor"}
@@ -24,7 +23,10 @@ class Prometheus:
         self.url = f"http://127.0.0.1:{port}"
 
     def start(self, *ports: int, rules: Path | None = None) -> None:
-        """Start it; returns once it answers. :param rules: a file of alerting rules to evaluate each second."""
+        """Start it; returns once it answers.
+
+        :param rules: a file of alerting rules to evaluate each second. It ends at once when it does not understand them.
+        """
         job = {
             "job_name": "monitor",
             "honor_labels": True,
@@ -47,15 +49,3 @@ class Prometheus:
         with urllib.request.urlopen(f"{self.url}/api/v1/query?{question}", timeout=10) as answer:
             told = json.load(answer)
         return [float(one["value"][1]) for one in told["data"]["result"]]
-
-
-def check_rules(file: Path, release: Release) -> str:
-    """What promtool says about a file of rules. :raises AssertionError: it does not like it."""
-    done = subprocess.run(
-        [str(release.program("promtool")), "check", "rules", "--lint=all", "--lint-fatal", str(file)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout

@@ -8,10 +8,11 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from hami_core_py.lab.loopback import answers, free_ports
 from hami_core_py.lab.processes import LabError
 from tests.cluster import vendor_runtime
-from tests.cluster.daemons import Daemon, eventually, free_ports
-from tests.cluster.hami import Hami, answers
+from tests.cluster.daemons import Daemon, eventually
+from tests.cluster.hami import Hami
 
 
 def write_runtime(directory: Path, variables: Mapping[str, str]) -> Path:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.daemons import Daemon, eventually, free_ports
+from hami_core_py.lab.loopback import answers, free_ports
+from tests.cluster.daemons import Daemon, eventually
 from tests.cluster.fakenodes import add_node, devices_of, remove_nodes
-from tests.cluster.hami import SCHEDULER, Hami, answers
+from tests.cluster.hami import SCHEDULER, Hami
 from tests.cluster.plane import ControlPlane
 from tests.cluster.pods import Pods, gpu, pod, shares_of
 from tests.cluster.release_chart import NAMESPACE, Chart

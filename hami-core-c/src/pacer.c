@@ -290,6 +290,7 @@ static void end_batch(struct process *p, struct pacer *a, const struct driver *d
         event_done(a, d, e);
         return;
     }
+    o->batch.closed = now_ns();
     a->ring[(a->first + a->count++) % PACER_RING] = (struct pacer_closed){.stream = o->stream, .batch = o->batch, .event = e};
     look_again(p, a, o->stream);
     o->used = 0;
@@ -374,12 +375,13 @@ static void gather(struct process *p, struct pacer *a, const struct driver *d, i
         o->batch.parts = 0;
     }
     qsort(out->batch, out->count, sizeof out->batch[0], by_end);
-    int64_t last = a->throttle.coloured;
+    int64_t last = a->last_end < now ? a->last_end : now;
     for (unsigned i = 0; i < out->count; i++) {
         if (out->batch[i].start < last)
             out->batch[i].start = last;
         last = out->batch[i].end > last ? out->batch[i].end : last;
     }
+    a->last_end = last;
     for (uint32_t i = 0; i < a->count; i++) {
         const struct pacer_closed *c = &a->ring[(a->first + i) % PACER_RING];
         if (!c->ended && (!out->runs || c->batch.start < out->runs))
@@ -568,13 +570,16 @@ bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum 
         move_run(p, &at);
     out->pacer = a;
     out->stream = a->context == at.context ? stream_key(stream, per_thread) : 0;
-    for (;;) {
+    for (int64_t since = 0;;) {
         out->price = throttle_price(&a->throttle, kind);
         if (__builtin_expect(throttle_take(&a->throttle, out->price), 1))
             break;
-        int64_t wait = 0;
-        if (throttle_admit(&a->throttle, now_ns(), out->price, &wait))
+        int64_t wait = 0, now = now_ns();
+        if (throttle_admit(&a->throttle, now, since ? since : now, out->price, &wait))
             break;
+        if (!since)
+            pacer_close_all(p, d);          /* what lies ahead is silence, not work */
+        since = since ? since : now;
         pause_ns(wait);
         show_activity(p);
         if (!limits_cores(p, at.device))

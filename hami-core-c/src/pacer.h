@@ -47,6 +47,7 @@ struct pacer {
     CUevent base;                   /* event times count from here, */
     int64_t base_at;                /* which was at this time of our clock, as far as seen */
     uint64_t base_known;
+    int64_t last_end;               /* of the newest batch that ended */
     struct pacer_open open[PACER_STREAMS];
     struct pacer_closed ring[PACER_RING];
     uint32_t first, count;

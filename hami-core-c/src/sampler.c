@@ -14,6 +14,7 @@
 #define LEASE_MS 3000u
 #define PERIOD_NS 170000000
 #define MOST_SAMPLES 1100
+#define HISTORY_US 3000000
 
 /* The host's first pid namespace has a fixed number; there our own pid is the host's. */
 static bool in_first_namespace(void)
@@ -137,36 +138,51 @@ static void sample(struct process *p, unsigned device, int64_t now)
 {
     static nvmlProcessUtilizationSample_t samples[MOST_SAMPLES];    /* of the one settling thread */
     static uint32_t own[HAMI_SLOTS], others[MOST_SAMPLES];
+    static bool told[HAMI_SLOTS];
     struct pacer *a = &p->pacers[device];
     const struct nvml *n = management();
     nvmlDevice_t handle;
     nvmlUtilization_t whole;
     unsigned count = MOST_SAMPLES, own_count = 0, other_count = 0;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    uint64_t wall_us = (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000, since = a->samples_seen;
+    if (since > wall_us || since + HISTORY_US < wall_us)
+        since = wall_us - HISTORY_US;       /* never asked, long ago, or the wall clock was set back since */
     if (!n || !n->nvmlDeviceGetProcessUtilization || !n->nvmlDeviceGetUtilizationRates || !pids_known(p) || !handle_of(p, n, device, &handle) ||
-        n->nvmlDeviceGetProcessUtilization(handle, samples, &count, a->samples_seen) != NVML_SUCCESS || count == 0 ||
+        n->nvmlDeviceGetProcessUtilization(handle, samples, &count, since) != NVML_SUCCESS || count == 0 ||
         n->nvmlDeviceGetUtilizationRates(handle, &whole) != NVML_SUCCESS)
         return;
     uint64_t newest = 0;
     for (unsigned i = 0; i < count && i < MOST_SAMPLES; i++)
         if (samples[i].timeStamp > newest)
             newest = samples[i].timeStamp;
-    if (newest <= a->samples_seen)
+    if (newest <= since)
         return;
     a->samples_seen = newest;
+    memset(told, 0, sizeof told);
     for (unsigned i = 0; i < count && i < MOST_SAMPLES; i++) {
         if (samples[i].timeStamp + 50000 < newest)
             continue;               /* of an older window */
         int slot = slot_of(p, samples[i].pid);
         if (slot >= 0 && own_count < HAMI_SLOTS) {
             own[own_count++] = samples[i].smUtil;
+            told[slot] = true;
             atomic_store_explicit(&p->state.region->slots[slot].utilization[device].sm, samples[i].smUtil, memory_order_relaxed);
         } else if (slot < 0) {
             others[other_count++] = samples[i].smUtil;
         }
     }
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
-    int64_t age = ((int64_t)wall.tv_sec * 1000000 + wall.tv_nsec / 1000 - (int64_t)newest) * 1000;
+    /* Below one percent a process is left out: up to one percent it may have had. */
+    for (unsigned i = 0; i < HAMI_SLOTS && i < (unsigned)p->state.region->slot_count; i++) {
+        const struct hami_slot *slot = &p->state.region->slots[i];
+        if (told[i] || own_count == HAMI_SLOTS || atomic_load_explicit(&slot->status, memory_order_relaxed) != 1 ||
+            !atomic_load_explicit(&slot->used[device].total, memory_order_relaxed))
+            continue;
+        own[own_count++] = 0;
+        atomic_store_explicit(&p->state.region->slots[i].utilization[device].sm, 0, memory_order_relaxed);
+    }
+    int64_t age = ((int64_t)wall_us - (int64_t)newest) * 1000;
     if (age < 0 || age > 10000000000)
         return;
     latch_take(&a->latch);
@@ -183,11 +199,11 @@ void sampler_round(struct process *p, unsigned device, int64_t now, bool in_flig
     latch_take(&a->latch);
     throttle_book(&a->throttle, now, in_flight);
     latch_leave(&a->latch);
-    if (now - reaped[device] > 1000000000) {
+    if (now - reaped[device] > 1000000000 || now < reaped[device]) {
         reaped[device] = now;
         return_holds(p, device);
     }
-    if (now - sampled[device] > PERIOD_NS) {
+    if (now - sampled[device] > PERIOD_NS || now < sampled[device]) {
         sampled[device] = now;
         sample(p, device, now);
     }

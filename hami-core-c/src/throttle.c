@@ -7,12 +7,16 @@ enum { CLEAN, WALL };
 #define STRETCHED 1.3               /* a batch so much longer than its clean time, */
 #define THEFT 1000000               /* and longer by so much, was switched out */
 #define LEARN 0.1
+#define LEARN_WAITING 0.0025
 #define SETTLED 8                   /* so many stretched batches in a row, and none clean: the kind itself has changed */
+#define SETTLED_SLOWLY 24           /* the same where each may have waited for its turn */
+#define YOUNG 64                    /* batches after which a process knows a kind */
 #define TURN 2000000
 #define CELL 50000
 #define CELLS 32                    /* in one word of the strip, below the number of the strip's turn */
 #define LATE 8                      /* so many turns behind, about two seconds, nobody comes; further off lies another start of the machine */
 #define SILENCE 2500000000          /* without samples for so long, NVML counts as silent */
+#define REPAID 0.02                 /* of a sample's time, at most: beside strangers samples and books are out of step */
 #define WINDOW 1000000000
 #define MOST_CLEAN 100000000000.0
 #define CLEAN_UNIT 32
@@ -105,12 +109,27 @@ static double share(const struct throttle *t)
     return (granted && granted < t->limit ? granted : t->limit) / 1e6;
 }
 
+/* All times of the account begin now. */
+static void begin(struct hami_device *d, int64_t now)
+{
+    for (unsigned i = 0; i < HAMI_BOOKS; i++)
+        atomic_store_explicit(&d->books[i].at, 0, memory_order_relaxed);
+    for (unsigned i = 0; i < sizeof d->carry / sizeof d->carry[0]; i++)
+        atomic_store_explicit(&d->carry[i], 0, memory_order_relaxed);
+    for (unsigned r = 0; r < 2; r++)
+        atomic_store_explicit(&d->last[r], 0, memory_order_relaxed);
+    atomic_store_explicit(&d->ruler, CLEAN, memory_order_relaxed);
+    atomic_store_explicit(&d->alone, 0, memory_order_relaxed);
+    atomic_store_explicit(&d->seen, (uint64_t)now, memory_order_relaxed);
+}
+
 static void refill(struct throttle *t, int64_t now)
 {
     uint64_t then = atomic_load_explicit(&t->d->refilled, memory_order_relaxed);
-    int64_t gone = now - (int64_t)then;
-    if (then == 0 || gone < -10000000000) {     /* a fresh account, or a time that somebody wrote */
-        atomic_compare_exchange_strong(&t->d->refilled, &then, (uint64_t)now);
+    int64_t gone = then <= INT64_MAX ? now - (int64_t)then : INT64_MIN;
+    if (then == 0 || gone < -10000000000) {     /* a fresh account, or one of another start of the machine */
+        if (atomic_compare_exchange_strong(&t->d->refilled, &then, (uint64_t)now))
+            begin(t->d, now);
         return;
     }                                   /* a little in the future: another process was faster, and what it filled is filled */
     if (gone < 20000 || !atomic_compare_exchange_strong(&t->d->refilled, &then, (uint64_t)now))
@@ -132,7 +151,7 @@ static int64_t reopen(const struct throttle *t)
     return alone(t->d) ? 500000 : (int64_t)most(500000, least(4000000, 50000000 * share(t)));
 }
 
-bool throttle_admit(struct throttle *t, int64_t now, int64_t price, int64_t *wait)
+bool throttle_admit(struct throttle *t, int64_t now, int64_t since, int64_t price, int64_t *wait)
 {
     refill(t, now);
     bool closed = atomic_load_explicit(&t->d->closed, memory_order_relaxed) != 0;
@@ -143,8 +162,9 @@ bool throttle_admit(struct throttle *t, int64_t now, int64_t price, int64_t *wai
     t->seed ^= t->seed << 13;
     t->seed ^= t->seed >> 17;
     t->seed ^= t->seed << 5;
-    double pause = least(5e6, most(1e5, (double)(lack > 0 ? lack : 0) / share(t)));
-    *wait = (int64_t)(pause * (0.9 + 0.2 * (t->seed % 1024) / 1024.0));
+    double until = (double)(lack > 0 ? lack : 0) / share(t), jitter = t->seed % 1024 / 1024.0, waited = (double)(now - since);
+    double behind = least(0.5e6, 0.5e6 * 4e7 / (waited + 1e6));        /* who has waited longer comes a little earlier */
+    *wait = (int64_t)(least(5e6, until) + (until > 5e6 ? 0 : behind) + 1e5 * (0.5 + jitter));
     return false;
 }
 
@@ -212,23 +232,48 @@ static int64_t colour(struct hami_device *d, int64_t start, int64_t end)
 
 /* ---- booking ---------------------------------------------------------------------------------------------------------------- */
 
-/* Neighbours lengthen some batches by whole turns and leave others alone; a kind that has become longer is longer in all. So: many in
- * a row stretched and none clean, and either no neighbour is there or the batches are short enough that some would have escaped
- * a switch: then the clean time is what was least, and what had been booked too little is booked now. */
-static double changed(struct throttle *t, struct flying *f, double clean, double each, uint32_t count)
+static void as_expected(struct flying *f)
 {
-    double per_batch = clean * count;
-    f->stretched++;
-    f->excess += (int64_t)((each - clean) * count);
-    if (f->stretched == 1 || each < (double)f->least)
-        f->least = (int64_t)each;
-    if (f->stretched < SETTLED || (!alone(t->d) && per_batch > 0.6 * TURN))
-        return 0;
-    double owed = (double)f->excess;
-    learn(t->d, f->kind, (double)f->least);
     f->stretched = 0;
-    f->excess = 0;
+    f->launches = 0;
+    f->least = 0;
+}
+
+/* Whether other processes of the container have work outstanding: they lengthen batches like strangers do. */
+static bool siblings_run(const struct throttle *t)
+{
+    return whole(&t->d->running, 0, 100000000000) > t->running + CELL;
+}
+
+static bool company(const struct throttle *t) { return !alone(t->d) || siblings_run(t); }
+
+/* It began when the batch before it ended, so the device was ours then; others began with waiting for their turn, maybe. */
+static bool follows(const struct batch *b) { return b->closed && b->start >= b->closed; }
+
+/* Neighbours lengthen some batches by whole turns and leave others alone; a kind that has become longer is longer in all. So: many in
+ * a row stretched and none clean, and short enough that some would have escaped a switch: then the clean time is what was least, and
+ * what had been booked too little is booked now. Who began with waiting proves less than who followed, so more of them are asked. */
+static double changed(struct throttle *t, const struct batch *b, struct flying *f, double clean, double each, uint32_t count)
+{
+    bool others = company(t);
+    if ((others && !follows(b)) || (!alone(t->d) && clean * count > 0.6 * TURN))
+        return 0;
+    f->stretched += others || !follows(b) ? 1 : SETTLED_SLOWLY / SETTLED;
+    f->launches += count;
+    if (f->least == 0 || each < (double)f->least)
+        f->least = (int64_t)each;
+    if (f->stretched < SETTLED_SLOWLY)
+        return 0;
+    double owed = others ? 0 : (double)f->launches * ((double)f->least - clean);
+    learn(t->d, f->kind, (double)f->least);
+    as_expected(f);
     return owed;
+}
+
+/* The program took most of the time to launch it all: the device waited for the program, and how long the work lasts does not show. */
+static bool fed_slowly(const struct batch *b, double took, double clean)
+{
+    return b->closed && (double)(b->closed - b->start) > 0.5 * took && took > STRETCHED * clean;
 }
 
 /* GPU time to book for a batch by clean times; learns on the way. */
@@ -248,6 +293,8 @@ static double finish(struct throttle *t, const struct batch *b)
         clean += (each > 0 ? each : rest) * b->part[i].count;
     }
     double ratio = took / clean;
+    if (fed_slowly(b, took, clean))
+        return clean;
     atomic_store_explicit(&d->longest, (int64_t)most((double)whole(&d->longest, 0, 100000000000), took), memory_order_relaxed);
     double pace = real(&d->pace, 0, 2, 1);
     pace += 0.2 * (least(2, ratio) - pace);
@@ -260,23 +307,32 @@ static double finish(struct throttle *t, const struct batch *b)
     }
     put(&d->pace, pace);
     double lucky = real(&d->lucky, 0, 1, 0);
-    put(&d->lucky, lucky + 0.02 * ((ratio < 0.75) - lucky));
-    bool out = ratio > STRETCHED && took - clean > THEFT;
+    bool odd = ratio < 0.75 || (follows(b) && ratio > STRETCHED && took - clean < THEFT);    /* what no neighbour does */
+    put(&d->lucky, lucky + 0.02 * (odd - lucky));
+    bool exact = alone(d) && clean > 0.6 * TURN;        /* nobody else, and too long to see somebody come: wall time it is */
+    bool out = !exact && ratio > STRETCHED && (took - clean > THEFT || !follows(b));
     double owed = 0;
     for (unsigned i = 0; i < b->parts; i++) {
         uint32_t kind = b->part[i].kind;
         double was = clean_of(d, kind), each = was > 0 ? was * ratio : rest;
         struct flying *f = flying_of(t, kind);
+        if (f && f->batches < YOUNG)
+            f->batches++;
         if (was > 0) {
             double step = each - was;
-            learn(d, kind, was + LEARN * most(-0.5 * was, least(0.1 * was, step)));
+            if (company(t) && !follows(b) && ratio < 0.5 && f && f->batches < YOUNG)
+                learn(d, kind, (was + each) / 2);   /* what we took for work was waiting */
+            else if (!out || follows(b))
+                learn(d, kind, was + LEARN * most(-0.5 * was, least(0.1 * was, step)));
+            else                        /* waiting, most likely; but a kind that always takes longer may not sink */
+                learn(d, kind, was * (1 + LEARN_WAITING));
         } else {
             learn(d, kind, each);
         }
         if (f && out && was > 0)
-            owed += changed(t, f, was, each, b->part[i].count);
+            owed += changed(t, b, f, was, each, b->part[i].count);
         else if (f)
-            f->stretched = 0, f->excess = 0;
+            as_expected(f);
     }
     return (out ? clean : took) + owed;
 }
@@ -321,9 +377,12 @@ void throttle_tick(struct throttle *t, int64_t now, const struct batch *done, un
 {
     struct hami_device *d = t->d;
     refill(t, now);
-    if (now - (int64_t)atomic_load_explicit(&d->seen, memory_order_relaxed) > SILENCE)
+    int64_t seen = (int64_t)atomic_load_explicit(&d->seen, memory_order_relaxed);
+    if (seen < 0 || seen > now || now - seen > SILENCE || !atomic_load_explicit(&d->last[CLEAN], memory_order_relaxed))
         choose(d, true);
     double wall = 0, units = 0;
+    if (t->coloured > now)              /* a clock that began anew */
+        t->coloured = 0;
     for (unsigned i = 0; i <= count; i++) {     /* the batches, then what runs */
         int64_t from = i < count ? done[i].start : outstanding, until = i < count ? done[i].end : outstanding ? now : 0;
         if (from < t->coloured)
@@ -349,7 +408,9 @@ void throttle_tick(struct throttle *t, int64_t now, const struct batch *done, un
     atomic_fetch_add_explicit(&d->booked[CLEAN], (uint64_t)units, memory_order_relaxed);
     atomic_fetch_add_explicit(&d->booked[WALL], (uint64_t)wall, memory_order_relaxed);
     unsigned ruler = ruler_of(d);
-    settle_hold(t, gain(d, ruler) * (ruler == CLEAN ? units : wall));
+    double charge = gain(d, ruler) * (ruler == CLEAN ? units : wall);
+    atomic_fetch_add_explicit(&d->charged, (uint64_t)charge, memory_order_relaxed);
+    settle_hold(t, charge);
 }
 
 /* ---- what NVML says --------------------------------------------------------------------------------------------------------- */
@@ -364,22 +425,25 @@ void throttle_book(struct throttle *t, int64_t now, bool in_flight)
     }
     uint32_t i = atomic_load_explicit(&d->book, memory_order_relaxed);
     struct hami_book *page = &d->books[i % HAMI_BOOKS], *before = &d->books[(i + HAMI_BOOKS - 1) % HAMI_BOOKS];
-    if (now - (int64_t)atomic_load_explicit(&before->at, memory_order_relaxed) < 48000000)
+    uint64_t at = atomic_load_explicit(&before->at, memory_order_relaxed);
+    if (at <= (uint64_t)now && (uint64_t)now - at < 48000000)
         return;                     /* 64 pages reach back three seconds */
     atomic_store_explicit(&page->at, (uint64_t)now, memory_order_relaxed);
     atomic_store_explicit(&page->clean, atomic_load(&d->booked[CLEAN]) + (uint64_t)whole(&d->running, 0, 100000000000), memory_order_relaxed);
     atomic_store_explicit(&page->wall, atomic_load(&d->booked[WALL]), memory_order_relaxed);
+    double now_running = (double)whole(&d->running, 0, 100000000000) * gain(d, CLEAN);
+    atomic_store_explicit(&page->charged, atomic_load(&d->charged) + (uint64_t)now_running, memory_order_relaxed);
     atomic_store_explicit(&d->book, (i + 1) % HAMI_BOOKS, memory_order_relaxed);
 }
 
-static void booked_at(struct hami_device *d, int64_t at, double out[2])
+static void booked_at(struct hami_device *d, int64_t at, double out[3])
 {
     int64_t before = 0, after = INT64_MAX;
     const struct hami_book *low = NULL, *high = NULL, *newest = NULL;
     for (unsigned i = 0; i < HAMI_BOOKS; i++) {
         const struct hami_book *p = &d->books[i];
         int64_t when = (int64_t)atomic_load_explicit(&p->at, memory_order_relaxed);
-        if (!when)
+        if (when <= 0)
             continue;
         if (when <= at && when >= before)
             before = when, low = p;
@@ -390,12 +454,13 @@ static void booked_at(struct hami_device *d, int64_t at, double out[2])
     }
     if (!low || !high)
         low = high = low ? newest : high;
-    out[0] = out[1] = 0;
+    out[0] = out[1] = out[2] = 0;
     if (!low)
         return;
     double part = after > before && high != low ? (double)(at - before) / (double)(after - before) : 0;
-    double clean = (double)atomic_load(&low->clean), wall = (double)atomic_load(&low->wall);
+    double clean = (double)atomic_load(&low->clean), wall = (double)atomic_load(&low->wall), charged = (double)atomic_load(&low->charged);
     out[CLEAN] = clean + ((double)atomic_load(&high->clean) - clean) * part;
+    out[2] = charged + ((double)atomic_load(&high->charged) - charged) * part;
     out[WALL] = wall + ((double)atomic_load(&high->wall) - wall) * part;
 }
 
@@ -420,19 +485,42 @@ static void compare(struct hami_device *d, unsigned r, double used, double truth
         put(&d->miss[r], miss + 0.3 * (least(1, (off < 0 ? -off : off) / truth) - miss));
 }
 
+static double sqrt_of(double x)
+{
+    double root = x > 1 ? x : 1;
+    for (unsigned i = 0; i < 20; i++)
+        root = (root + x / root) / 2;
+    return root;
+}
+
+/* What NVML saw beyond doubt and the rulers did not: it is owed, or comes back. */
+static void repay(struct hami_device *d, double charged, double low, double high, double fuzz, double span)
+{
+    double owed = charged < low - fuzz ? low - fuzz - charged : charged > high + fuzz ? high + fuzz - charged : 0;
+    int64_t have = whole(&d->credit, -100000000000, THROTTLE_BURST);
+    owed = most(-REPAID * span, least((alone(d) ? 10 : 1) * REPAID * span, owed));
+    if (-owed > (double)(THROTTLE_BURST - have))
+        owed = (double)(have - THROTTLE_BURST);
+    atomic_fetch_sub_explicit(&d->credit, (int64_t)owed, memory_order_relaxed);
+}
+
 void throttle_sample(struct throttle *t, int64_t at, const uint32_t *own, unsigned own_count, const uint32_t *others, unsigned other_count,
                      uint32_t total)
 {
     struct hami_device *d = t->d;
     int64_t seen = (int64_t)atomic_load_explicit(&d->seen, memory_order_relaxed);
+    if (seen < 0 || seen > at + 4 * SILENCE)
+        seen = 0;                       /* of another start of the machine */
     if (at <= seen)
         return;
-    double span = least((double)(at - seen), WINDOW), used[2], start[2];
+    double span = least((double)(at - seen), WINDOW), used[3], start[3];
     atomic_store_explicit(&d->seen, (uint64_t)at, memory_order_relaxed);
+    bool first = at - seen > SILENCE, changed_company = false;  /* how much time it covers is not known */
     booked_at(d, at - (int64_t)span, start);
     booked_at(d, at, used);
     used[CLEAN] = most(0, used[CLEAN] - start[CLEAN]);
     used[WALL] = most(0, used[WALL] - start[WALL]);
+    used[2] = most(0, used[2] - start[2]);
     /* Whole percent, rounded one way or another: an interval, not a number. */
     double low = 0, high = 0, rest_low = (double)total - 0.5, rest_high = (double)total + 1;
     uint32_t strangers = 0;
@@ -449,29 +537,46 @@ void throttle_sample(struct throttle *t, int64_t at, const uint32_t *own, unsign
     low = most(0, least(100, least(a, b))) / 100 * span;
     high = most(0, least(100, most(a, b))) / 100 * span;
     if ((strangers != 0) == alone(d)) {         /* the company has changed: what we knew is worth less */
+        changed_company = true;
         atomic_store_explicit(&d->alone, strangers == 0, memory_order_relaxed);
         for (unsigned r = 0; r < 2; r++) {
             if (!strangers)
                 put(&d->gain[r], 1);
             put(&d->doubt[r], strangers ? 0.25 : 0.001);
         }
+        if (!strangers && real(&d->lucky, 0, 1, 0) > 0.01) {        /* wall time is exact now, clean times have to show it */
+            put(&d->miss[CLEAN], 0.15);
+            choose(d, false);
+        }
     }
     atomic_store_explicit(&d->strangers, strangers, memory_order_relaxed);
-    double fresh[5] = {span, used[CLEAN], used[WALL], low, high};
-    for (unsigned i = 0; i < 5; i++)
+    if ((first && alone(d)) || (!first && changed_company)) {    /* it covers time that we do not know, or both sides of the change */
+        for (unsigned i = 0; i < 6; i++)
+            put(&d->carry[i], 0);
+        return;
+    }
+    double fresh[6] = {span, used[CLEAN], used[WALL], low, high, used[2]};
+    for (unsigned i = 0; i < 6; i++)
         fresh[i] += real(&d->carry[i], 0, 1e11, 0);
     span = fresh[0];
     bool nothing = least(fresh[1], fresh[2]) < 0.01 * span;         /* nothing finished yet: wait for the next sample */
-    for (unsigned i = 0; i < 5; i++)
+    for (unsigned i = 0; i < 6; i++)
         put(&d->carry[i], nothing ? fresh[i] : 0);
     if (nothing)
         return;
-    double truth = (fresh[3] + fresh[4]) / 2, longest = (double)whole(&d->longest, 0, 100000000000);
+    /* Alone, the time with work outstanding is exact where NVML does not contradict it. */
+    double truth = alone(d) ? most(fresh[3], least(fresh[4], fresh[2])) : (fresh[3] + fresh[4]) / 2, longest = (double)whole(&d->longest, 0, 100000000000);
     double fuzz = most(0.003 * span, most((fresh[4] - fresh[3]) / 4, 0.15 * longest));
     for (unsigned r = 0; r < 2; r++) {
-        compare(d, r, fresh[1 + r], alone(d) ? fresh[2] : truth);
+        compare(d, r, fresh[1 + r], truth);
         correct(d, r, span / 1e9, truth / fresh[1 + r], fuzz / fresh[1 + r], alone(d) ? 1e-5 : 1e-3, 0.5 / (1 + strangers));
     }
+    if (first)                          /* the next one says more */
+        for (unsigned r = 0; r < 2; r++)
+            put(&d->doubt[r], 0.25);
+    double scatter = sqrt_of(real(&d->jumps[ruler_of(d)], 0, 1, 0)) * truth;
+    if (!first)
+        repay(d, fresh[5], fresh[3], fresh[4], most(0.003 * span, 0.15 * longest) + scatter, span);
     choose(d, false);
     double halves = span / 1e9;
     for (; halves >= 1; halves--)

@@ -20,9 +20,10 @@ struct batch {                      /* launches of one stream between two events
     struct { uint32_t kind, count; } part[BATCH_PARTS];
     unsigned parts;
     int64_t price, start, end;      /* start: of its first launch, or the end of the batch before it */
+    int64_t closed;                 /* when its last launch was on its way; 0: not looked */
 };
 
-struct flying { uint32_t kind, count, stretched; int64_t excess, least; };
+struct flying { uint32_t kind, count, stretched, launches, batches; int64_t least; };     /* least: of a launch among the stretched ones */
 
 struct throttle {                   /* of one process on one device */
     struct hami_device *d;
@@ -36,8 +37,8 @@ struct throttle {                   /* of one process on one device */
 void throttle_join(struct throttle *t, struct hami_device *d, _Atomic int64_t *slot_hold, uint32_t percent);
 /* Price of a launch of this kind, now. */
 int64_t throttle_price(const struct throttle *t, uint32_t kind);
-/* Take the price, or say how long to wait before the next try. Any thread. */
-bool throttle_admit(struct throttle *t, int64_t now, int64_t price, int64_t *wait);
+/* Take the price, or say how long to wait before the next try; `since`: when it was asked for first. Any thread. */
+bool throttle_admit(struct throttle *t, int64_t now, int64_t since, int64_t price, int64_t *wait);
 /* The hot path's half of the above: true when the price is taken, false when throttle_admit must decide. */
 static inline bool throttle_take(struct throttle *t, int64_t price)
 {

@@ -91,13 +91,13 @@ static_assert(sizeof(struct hami_region) == HAMI_LAYOUT_BYTES, "region");
 /* ---- the extension ------------------------------------------------------------------------------------------------------ */
 
 #define HAMI_EXTENSION_MAGIC UINT64_C(0x31747865696d6168)   /* "hamiext1" */
-#define HAMI_EXTENSION_VERSION 1u
+#define HAMI_EXTENSION_VERSION 2u
 #define HAMI_BOOKS 64
 #define HAMI_STRIP 192
 #define HAMI_KINDS 512
 #define HAMI_SHARES 256
 
-struct hami_book { _Atomic uint64_t at, clean, wall; };
+struct hami_book { _Atomic uint64_t at, clean, wall, charged; };
 
 struct hami_device {
     _Alignas(64) _Atomic int64_t credit;    /* GPU nanoseconds that may be launched at once */
@@ -116,10 +116,10 @@ struct hami_device {
     _Atomic uint32_t gain[2], doubt[2], miss[2], jumps[2], last[2]; /* by ruler: clean times, wall time */
     _Atomic uint32_t ruler, alone, strangers, lucky, pace, known;
     _Atomic int64_t longest, lead, running; /* nanoseconds */
-    _Atomic uint64_t booked[2];
+    _Atomic uint64_t booked[2], charged;    /* by ruler; what was taken from the credit for it */
     _Atomic uint64_t seen;                  /* time of the last sample */
     _Atomic uint64_t sampler;               /* slot + 1 (10 bits and one) and expiry (ms) of the one that asks NVML */
-    _Atomic uint32_t carry[5];
+    _Atomic uint32_t carry[6];
     _Atomic uint32_t book;                  /* next of books[] */
     struct hami_book books[HAMI_BOOKS];
     _Atomic uint64_t strip[HAMI_STRIP];

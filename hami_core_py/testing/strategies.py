@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from hami_core_py.decisions.fit import Standing, candidate
 from hami_core_py.models.allocations import (
     Allocation,
     ContainerPlacement,
@@ -204,22 +205,7 @@ def candidates(draw: st.DrawFn) -> Candidate:
     """A seat on a device, idle or in use."""
     device, share = draw(pairs())
     used = draw(usages(device))
-    return Candidate(
-        index=device.index,
-        share=share,
-        numa=device.numa,
-        model=device.model,
-        groups=device.groups,
-        facts=device.facts,
-        slots=device.slots,
-        memory_mib=device.memory_mib,
-        core_units=device.core_units,
-        used_slots=used.slots,
-        used_memory_mib=used.memory_mib,
-        used_core_units=used.core_units,
-        occupied=used.occupied,
-        device=draw(st.integers(0, 7)),
-    )
+    return candidate(Standing(device=device, before=used, now=used), share, draw(st.integers(0, 7)))
 
 
 recorded_shares = st.builds(

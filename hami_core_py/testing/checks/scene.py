@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import pytest
 
 from hami_core_py.codecs.requests import read_by_table
+from hami_core_py.decisions.fit import Standing, candidate
 from hami_core_py.hooks import hookimpl
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.hooks.manager import LoadedBackend, load_backends
 from hami_core_py.models.allocations import PlacedPod
 from hami_core_py.models.answers import Candidate
-from hami_core_py.models.devices import Device, Share
+from hami_core_py.models.devices import IDLE, Device, Share
 from hami_core_py.models.families import Family
 from hami_core_py.models.requests import DeviceRequest
 from hami_core_py.models.views import ContainerView, PodView
@@ -121,18 +122,7 @@ class Scene:
 
 def seat(device: Device, number: int) -> Candidate:
     """An idle seat on a device."""
-    return Candidate(
-        index=device.index,
-        share=share_of(device),
-        numa=device.numa,
-        model=device.model,
-        groups=device.groups,
-        facts=device.facts,
-        slots=device.slots,
-        memory_mib=device.memory_mib,
-        core_units=device.core_units,
-        device=number,
-    )
+    return candidate(Standing(device=device, before=IDLE, now=IDLE), share_of(device), number)
 
 
 def share_of(device: Device) -> Share:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from hami_core_py.commands.common import load
+from hami_core_py.decisions.totals import resources_counted
 from tests.chart.rendering import NAMESPACE, SETS, container, objects, one, workload
 
 
@@ -35,28 +37,42 @@ def test_extender_is_never_ignorable(name: str) -> None:
             assert [e["ignorable"] for e in yaml.safe_load(text)["extenders"]] == [False]
 
 
-def test_count_is_left_to_kube_scheduler_and_the_rest_to_us() -> None:
-    left = {entry["name"]: not entry["ignoredByScheduler"] for entry in extender()["managedResources"]}
-    assert left == {
-        "nvidia.com/gpu": True,
-        "nvidia.com/gpumem": False,
-        "nvidia.com/gpumem-percentage": False,
-        "nvidia.com/gpucores": False,
-        "nvidia.com/priority": False,
+def left(*options: str) -> set[str]:
+    """What kube-scheduler adds up."""
+    return {entry["name"] for entry in extender(*options)["managedResources"] if not entry["ignoredByScheduler"]}
+
+
+def test_everything_that_our_agents_publish_totals_of_is_left_to_kube_scheduler() -> None:
+    assert left() == set(resources_counted(load(None).ask.families["NVIDIA"].resources))
+
+
+@pytest.mark.parametrize(
+    "off", ["settings.nodes.publishTotals", "devicePlugin.enabled", "backends.nvidia.agent.enabled"]
+)
+def test_count_alone_is_left_where_nobody_publishes_totals(off: str) -> None:
+    assert left("--set", f"{off}=false") == {"nvidia.com/gpu"}
+
+
+def test_what_is_left_to_kube_scheduler_can_be_chosen() -> None:
+    assert left("--set", "scheduler.leaveToKubeScheduler={count,memory,core}") == {
+        "nvidia.com/gpu",
+        "nvidia.com/gpumem",
+        "nvidia.com/gpucores",
     }
+    assert left("--set-json", "scheduler.leaveToKubeScheduler=[]") == set()
 
 
-def test_totals_are_left_to_kube_scheduler_on_request() -> None:
-    options = ("--set", "scheduler.leaveToKubeScheduler={count,memory,core}")
-    left = [entry["name"] for entry in extender(*options)["managedResources"] if not entry["ignoredByScheduler"]]
-    assert left == ["nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"]
+def test_sample_of_nodes_is_small_and_kube_schedulers_own_on_request() -> None:
+    key = "scheduler.kubeScheduler.percentageOfNodesToScore"
+    assert scheduler_config()["percentageOfNodesToScore"] == 2
+    assert scheduler_config("--set", f"{key}=0")["percentageOfNodesToScore"] == 0
+    assert "percentageOfNodesToScore" not in scheduler_config("--set", f"{key}=null")
 
 
-def test_percentage_of_nodes_is_kube_schedulers_own_unless_set() -> None:
-    assert "percentageOfNodesToScore" not in scheduler_config()
-    assert (
-        scheduler_config("--set", "scheduler.kubeScheduler.percentageOfNodesToScore=0")["percentageOfNodesToScore"] == 0
-    )
+def test_kube_scheduler_may_call_often_enough_to_tell_of_every_pod() -> None:
+    assert scheduler_config()["clientConnection"] == {"qps": 100, "burst": 200}
+    options = ("--set", "scheduler.kubeScheduler.clientConnection.qps=300")
+    assert scheduler_config(*options)["clientConnection"] == {"qps": 300, "burst": 200}
 
 
 def test_one_step_of_our_score_outweighs_kube_schedulers_own_when_ours_come_first() -> None:

@@ -257,6 +257,13 @@ class Policies(Values):
     """As `settings.placement.devicePolicy`, which beats it."""
 
 
+class ClientConnection(Values):
+    qps: Annotated[float, Field(gt=0)] | None = None
+    """Calls a second, events counted apart."""
+    burst: Annotated[int, Field(ge=1)] | None = None
+    """Calls that may come at once after a pause."""
+
+
 class KubeScheduler(Values):
     enabled: bool | None = None
     """False: an existing kube-scheduler calls the extender through a Service, with client certificates."""
@@ -265,7 +272,9 @@ class KubeScheduler(Values):
     resources: Resources | None = None
     """As in a container."""
     percentage_of_nodes_to_score: Annotated[int, Field(ge=0, le=100)] | None = None
-    """As in KubeSchedulerConfiguration; absent: its own default."""
+    """As in KubeSchedulerConfiguration; `null`: its own default. See [throughput](../explanation/throughput.md)."""
+    client_connection: ClientConnection | None = None
+    """How often it may call the API server."""
     http_timeout: Duration | None = None
     """Time the extender has for an answer; longer than `settings.scheduler.apiTimeoutSeconds`."""
     extra_args: list[str] | None = None
@@ -349,7 +358,8 @@ class Scheduler(Values):
     pod_disruption_budget: Budget | None = None
     """Of its pods."""
     leave_to_kube_scheduler: list[Literal["count", "memory", "memoryPercent", "core"]] | None = None
-    """Roles of resources that kube-scheduler adds up as well; all but the count need our node agent on every such node."""
+    """Roles of resources that kube-scheduler adds up as well; `null`: the count, and all that our node agents publish totals of.
+    All but the count need our node agent on every such node."""
     default_scheduler_policy: Policies | None = None
     """Policies of pods that name none."""
     force_overwrite_default_scheduler: bool | None = None

@@ -41,7 +41,9 @@
 
 {{/* The entry "extenders" of a KubeSchedulerConfiguration. Argument: root, url, certificates (folder of client certificates). */}}
 {{- define "hami.extenders" -}}
-{{- $left := .root.Values.scheduler.leaveToKubeScheduler | default list -}}
+{{- $left := .root.Values.scheduler.leaveToKubeScheduler -}}
+{{- $agents := include "hami.agents" .root | fromYaml -}}
+{{- $totals := dig "nodes" "publishTotals" true (.root.Values.settings | default dict) -}}
 {{- $first := dig "placement" "scoresFirst" true (.root.Values.settings | default dict) -}}
 - urlPrefix: {{ .url }}
   filterVerb: filter
@@ -71,8 +73,14 @@
   {{- end }}
   managedResources:
   {{- range (include "hami.managed" .root | fromYaml).managed }}
+  {{- $leave := list "count" }}
+  {{- if not (kindIs "invalid" $left) }}
+  {{- $leave = $left }}
+  {{- else if and $totals (hasKey $agents .backend) }}
+  {{- $leave = list "count" "memory" "memoryPercent" "core" }}
+  {{- end }}
     - name: {{ .name }}
-      ignoredByScheduler: {{ not (has .role $left) }}
+      ignoredByScheduler: {{ not (has .role $leave) }}
   {{- end }}
 {{- end }}
 

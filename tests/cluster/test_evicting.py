@@ -32,11 +32,12 @@ class Scene:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self.chart, hami = plane, Chart(plane), Hami(plane)
+        # Before the policies, which would not have us say what devices a node has.
+        self.family = hami.family
+        self.nodes = [add_node(plane.client, n, self.family, devices_of(self.family, n, 1)) for n in ("own", "other")]
         self.chart.install(
             "--set", "webhook.enabled=false,scheduler.extender.transport=mtls,settings.monitor.evict=true"
         )
-        self.family = hami.family
-        self.nodes = [add_node(plane.client, n, self.family, devices_of(self.family, n, 1)) for n in ("own", "other")]
         self.agents = [self._agent(node) for node in self.nodes]
         self.account = self.chart.as_account(NAMESPACE, "hami-scheduler")
         eventually("the policy in force", lambda: is_kept_from_others(plane.client, COMPONENT, REASON))

@@ -17,11 +17,12 @@ from tests.cluster.node import INSIDE
 from tests.cluster.plane import ControlPlane
 from tests.cluster.pods import Pods, container, gpu, pod
 from tests.cluster.prometheus import Prometheus
-from tests.cluster.release_chart import NODES, Chart
+from tests.cluster.release_chart import CHART, NODES, Chart
 from tests.cluster.simulated import MonitorProcess
 from tests.cluster.stage import Stage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+ALERTS = CHART / "files" / "alerts.yaml"
 POINTS = 18.0
 """How far a share of compute may be off where many other programs run; two equal shares would still be further off."""
 AGENT = "hami-device-plugin-nvidia"
@@ -57,7 +58,7 @@ def stage(scenario: Scenario, directory: Path) -> Iterator[Stage]:
 def prometheus(stage: Stage, directory: Path) -> Iterator[Prometheus]:
     """It scrapes the node's monitor."""
     made = Prometheus(directory, stage.plane.release)
-    made.start(stage.monitors["node-a"].port)
+    made.start(stage.monitors["node-a"].port, rules=ALERTS)
     yield made
     made.daemon.stop()
 
@@ -99,6 +100,8 @@ def test_container_that_takes_the_limiter_away_is_seen_and_evicted(stage: Stage,
         assert reasons["LimitNotHeld"]["source"] == {"component": "hami-monitor", "host": "node-a"}
         over = 'max_over_time(hami_container_memory_over_limit_bytes{pod="escape"}[5m]) > 1e9'
         eventually("how far it went is known", lambda: prometheus.values(over))
+        alert = 'max_over_time(ALERTS{alertname="HamiLimitNotHeld",namespace="default",pod="escape"}[5m])'
+        eventually("the alert is on its way", lambda: prometheus.values(alert))
         assert not is_ending(pods, "patient", pods.get("patient")["metadata"]["uid"])
     finally:
         monitor.daemon.stop()

@@ -15,6 +15,7 @@ from hami_core_py.hooks import specs
 from hami_core_py.models.answers import UNCURABLE, Reason
 from hami_core_py.settings import Settings
 from tests.reference.chart import values_page
+from tests.reference.cluster_tests import cluster_tests_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -80,6 +81,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reasons.md": reasons_page,
     "hooks.md": hooks_page,
     "values.md": values_page,
+    "cluster-tests.md": cluster_tests_page,
 }
 
 

@@ -1,6 +1,7 @@
 """The reference pages say what the code says."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,21 @@ def test_every_command_is_documented() -> None:
     assert [name for name in COMMANDS if f"hami {name}" not in text] == []
 
 
+def targets(page: Path) -> list[str]:
+    """Where the links of a page lead, within the repository."""
+    return re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     broken = []
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("backends/*/README.md")]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-            if not (page.parent / target).exists():
-                broken.append(f"{page.relative_to(ROOT)}: {target}")
+        broken += [f"{page.relative_to(ROOT)}: {t}" for t in targets(page) if not (page.parent / t).exists()]
     assert broken == []
+
+
+def test_index_of_the_docs_names_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / target).resolve() for target in targets(index)}
+    pages = {page for page in ROOT.glob("docs/**/*.md") if page != index}
+    assert sorted(str(page.relative_to(ROOT)) for page in pages - listed) == []
+    assert "docs/README.md" in targets(ROOT / "README.md")

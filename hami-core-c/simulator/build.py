@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE))
 import headers as vendor  # noqa: E402
 import surface  # noqa: E402
 
-MODEL = ("state.c", "model.c", "engine.c", "configure.c", "faults.c", "mig.c")
+MODEL = ("state.c", "model.c", "judge.c", "engine.c", "configure.c", "faults.c", "mig.c")
 FLAGS = (
     "-std=c11",
     "-O2",

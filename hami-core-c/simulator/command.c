@@ -14,7 +14,7 @@ static const char usage[] =
     "usage: hami-sim COMMAND ...           the state is $HAMI_SIM_STATE\n"
     "  start [CARDS|-] [KEY=VALUE ...]      put a new state in place; CARDS as in 4xA100-80G,T4, or - for lines on standard input\n"
     "  show | ps | judge                    everything; processes; containers against their limits (status 1 if one went over)\n"
-    "  limit CONTAINER DEVICE [memory_mib=N] [slack_mib=N] [cores=N]\n"
+    "  limit CONTAINER DEVICE [memory_mib=N] [slack_mib=N] [cores=N] [cores_slack=POINTS [window_ms=N]]\n"
     "  fault ENTRY CODE [skip=N] [times=N] [delay_ms=N] [container=TAG] | fault clear\n"
     "  xid DEVICE NUMBER | lose DEVICE | recover DEVICE\n"
     "  set DEVICE KEY=VALUE ...             temperature, compute_mode, ecc, visible\n"
@@ -206,12 +206,19 @@ static int show_containers(struct sim_state *s)
             for (uint32_t i = 0; i < atomic_load(&s->slots_seen); i++)
                 if (atomic_load(&s->slots[i].state) == 2 && s->slots[i].container == c)
                     busy += device_busy_of(s, i, d);
-            if (!on->bytes && !on->peak && !busy && !on->limit)
+            if (!on->bytes && !on->peak && !busy && !on->limit && !on->judged)
                 continue;
+            over |= on->windows_over > 0;
             printf("%s{\"device\": %u, \"bytes\": %llu, \"peak_bytes\": %llu, \"limit_bytes\": %llu, \"slack_bytes\": %llu, \"refused\": %llu, "
-                   "\"worst_over_bytes\": %llu, \"busy_ns\": %lld, \"cores\": %u}",
+                   "\"worst_over_bytes\": %llu, \"busy_ns\": %lld, \"cores\": %u",
                    any ? ", " : "", d, (unsigned long long)on->bytes, (unsigned long long)on->peak, (unsigned long long)on->limit,
                    (unsigned long long)on->slack, (unsigned long long)on->refused, (unsigned long long)on->worst_over, (long long)busy, on->cores);
+            if (on->judged)
+                printf(", \"cores_slack\": %g, \"windows\": %llu, \"windows_over\": %llu, \"worst_share\": %.1f", on->share_slack,
+                       (unsigned long long)on->windows, (unsigned long long)on->windows_over, on->worst_share);
+            if (on->windows_over)
+                printf(", \"first_share\": %.1f, \"first_share_at_ns\": %lld", on->first_share, (long long)on->first_share_at);
+            printf("}");
             any = true;
         }
         printf("]}");
@@ -269,6 +276,13 @@ static int set_limit(struct sim_state *s, int argc, char **argv)
         c->on[d].limit = number(argc, argv, "memory_mib", c->on[d].limit / MIB) * MIB;
         c->on[d].slack = number(argc, argv, "slack_mib", c->on[d].slack / MIB) * MIB;
         c->on[d].cores = (uint32_t)number(argc, argv, "cores", c->on[d].cores);
+        const char *slack = option(argc, argv, "cores_slack");
+        if (!slack)
+            continue;
+        lock_take(s, &s->devices[d].lock, self);
+        device_advance(s, d, clock_now(s));
+        judge_shares(s, d, (uint32_t)(c - s->containers), atof(slack), (int64_t)number(argc, argv, "window_ms", 1000) * 1000000);
+        lock_leave(&s->devices[d].lock);
     }
     puts("{}");
     return 0;

@@ -318,9 +318,22 @@ static void window_finish(struct sim_state *s, uint32_t device)
     d->window_open = 0;
 }
 
+/* Windows of the judge end on the way. */
+static void advance_to(struct sim_state *s, uint32_t device, int64_t at)
+{
+    struct sim_device *d = &s->devices[device];
+    while (d->judge_window && d->judge_end <= at) {
+        engine_advance(&d->engine, s->queues, d->judge_end, reached, s);
+        judge_window(s, device);
+    }
+    engine_advance(&d->engine, s->queues, at, reached, s);
+}
+
 void device_advance(struct sim_state *s, uint32_t device, int64_t now)
 {
     struct sim_device *d = &s->devices[device];
+    if (d->judge_window && engine_next(&d->engine, s->queues) == INT64_MAX)
+        judge_skip(s, device, now);
     while (s->sampling && d->window_end <= now) {
         int64_t idle_from = engine_next(&d->engine, s->queues) == INT64_MAX && !d->window_open ? d->engine.last : now;
         if (now - d->window_end > 4 * s->sample_period && idle_from < d->window_start) {
@@ -329,19 +342,19 @@ void device_advance(struct sim_state *s, uint32_t device, int64_t now)
             d->window_end += skipped * s->sample_period;
         }
         if (!d->window_open) {
-            engine_advance(&d->engine, s->queues, d->window_start, reached, s);
+            advance_to(s, device, d->window_start);
             window_begin(s, device);
         }
-        engine_advance(&d->engine, s->queues, d->window_end, reached, s);
+        advance_to(s, device, d->window_end);
         window_finish(s, device);
         d->window_end += s->sample_period;
         d->window_start = d->window_end - s->sample_window;
     }
     if (s->sampling && !d->window_open && d->window_start <= now) {
-        engine_advance(&d->engine, s->queues, d->window_start, reached, s);
+        advance_to(s, device, d->window_start);
         window_begin(s, device);
     }
-    engine_advance(&d->engine, s->queues, now, reached, s);
+    advance_to(s, device, now);
 }
 
 void device_reset(struct sim_state *s, uint32_t device)

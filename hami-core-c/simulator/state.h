@@ -10,7 +10,7 @@
 
 #include "engine.h"
 
-#define SIM_MAGIC UINT64_C(0x68616d6973696d34)
+#define SIM_MAGIC UINT64_C(0x68616d6973696d35)
 #define SIM_CARDS 20
 #define SIM_DEVICES 96          /* cards first, then what they are cut into */
 #define SIM_SLOTS 2048
@@ -75,6 +75,7 @@ struct sim_device {
     struct sim_sample samples[SIM_SAMPLES];
     struct sim_rate rates[SIM_RATES];
     uint32_t contexts;
+    int64_t judge_window, judge_end;    /* 0: nobody's share is judged here */
 };
 
 struct sim_use {
@@ -103,7 +104,14 @@ struct sim_share {              /* physical memory that more than one process ma
     _Atomic uint64_t holders[SIM_SLOTS / 64];
 };
 
-struct sim_judgement { uint64_t bytes, peak, limit, slack, refused, worst_over; int64_t busy; uint32_t cores; };
+struct sim_judgement {
+    uint64_t bytes, peak, limit, slack, refused, worst_over;
+    int64_t busy;
+    uint32_t cores, judged;     /* percent of device time; judged in windows when a slack was stated */
+    double share_slack, worst_share, first_share;
+    uint64_t windows, windows_over;
+    int64_t mark, first_share_at;
+};
 struct sim_container {
     uint32_t used;
     char tag[SIM_TEXT];
@@ -205,6 +213,12 @@ void xid_raise(struct sim_state *s, uint32_t device, uint32_t xid, uint64_t kind
 int64_t noisy(struct sim_state *s, int64_t duration, uint32_t launches, int64_t now);
 /* Kernel duration: fixed + per wave. */
 int64_t kernel_time(const struct sim_state *s, uint32_t device, uint64_t blocks, int64_t fixed, int64_t wave, uint32_t blocks_per_sm);
+
+/* ---- judge.c ------------------------------------------------------------------------------------------------------ */
+/* Under the device's lock: judge a container's share from now on. `slack` in points, windows in nanoseconds, one length for a device. */
+void judge_shares(struct sim_state *s, uint32_t device, uint32_t container, double slack, int64_t window);
+void judge_window(struct sim_state *s, uint32_t device);
+void judge_skip(struct sim_state *s, uint32_t device, int64_t now);
 
 /* ---- faults.c ---------------------------------------------------------------------------------------------------- */
 /* Code that the named call must answer now, or 0. */

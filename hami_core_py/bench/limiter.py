@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,10 +18,13 @@ QUESTIONS = {
     "launch": ("launch",),
     "alloc_free_ns": ("alloc",),
     "alloc_free_20000_blocks_ns": ("hold 20000", "alloc", "hold 0"),
+    "alloc_free_1000000_blocks_ns": ("hold 1000000", "alloc", "hold 0"),
     "memory_info_ns": ("info",),
     "get_proc_address_ns": ("lookup",),
 }
 """Name of a figure → what the program is asked; the one answer that is not 0 counts."""
+CONTENDED = "alloc_free_contended_ns"
+CONTENDERS, CONTEND = 16, "contend 300"
 HELD = ("--memory", "8000Mi")
 LIMITED = ("--cores", "30")
 WARM_UP_SECONDS = 2.0
@@ -67,22 +70,30 @@ class Asked:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        with suppress(BrokenPipeError):
+            self._process.communicate()
 
     def figure(self, questions: Sequence[str]) -> float:
         """The largest answer to these questions. :raises LimiterBenchError: the program has ended."""
         return max(self._ask(question) for question in questions)
 
     def _ask(self, question: str) -> float:
-        stdin, stdout = self._process.stdin, self._process.stdout
+        self.send(question)
+        return self.answer(question)
+
+    def send(self, question: str) -> None:
+        """Ask, and wait for nothing."""
+        stdin = self._process.stdin
         assert stdin is not None
-        assert stdout is not None
-        try:
+        with suppress(BrokenPipeError):
             stdin.write(question + "\n")
             stdin.flush()
-            answer = stdout.readline()
-        except BrokenPipeError:
-            answer = ""
+
+    def answer(self, question: str) -> float:
+        """The answer to what was sent. :raises LimiterBenchError: the program has ended."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        answer = stdout.readline()
         if not answer:
             raise LimiterBenchError(f"{ASKER} ended with {self._process.wait()} when it was asked {question!r}")
         return float(answer)
@@ -106,11 +117,25 @@ def costs(driver: Path, env: Env, rounds: int) -> tuple[dict[str, float], dict[s
                 for who, program in programs.items():
                     if who != "limited" or name == "launch":
                         seen.setdefault((who, name), []).append(program.figure(questions))
+    for who, prefix in (("bare", []), ("unlimited", held(*HELD))):
+        seen[who, CONTENDED] = contended([*prefix, asker], env)
     medians = {key: statistics.median(values) for key, values in seen.items()}
-    bare = {"launch_ns" if name == "launch" else name: medians["bare", name] for name in QUESTIONS}
-    ours = {name: medians["unlimited", name] for name in QUESTIONS if name != "launch"}
+    names = (*QUESTIONS, CONTENDED)
+    bare = {"launch_ns" if name == "launch" else name: medians["bare", name] for name in names}
+    ours = {name: medians["unlimited", name] for name in names if name != "launch"}
     launches = {f"launch_{who}_ns": medians[who, "launch"] for who in ("unlimited", "limited")}
     return bare, {**launches, **ours}
+
+
+def contended(command: Sequence[str], env: Env) -> list[float]:
+    """Processor time of an allocation and its release, in nanoseconds, in programs that all do nothing else at once."""
+    with ExitStack() as open_programs:
+        programs = [open_programs.enter_context(Asked(command, env)) for _ in range(CONTENDERS)]
+        for program in programs:
+            program.figure(["hold 0"])
+        for program in programs:
+            program.send(CONTEND)
+        return [program.answer(CONTEND) for program in programs]
 
 
 def start_seconds(prefix: Sequence[str], env: Env, processes: int) -> float:

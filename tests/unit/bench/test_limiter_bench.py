@@ -9,7 +9,7 @@ import pytest
 from hami_core_py.bench import limiter
 from hami_core_py.commands.bench_limiter import lines
 
-ANSWERS = {"launch": 90, "alloc": 40, "info": 7, "lookup": 25}
+ANSWERS = {"launch": 90, "alloc": 40, "info": 7, "lookup": 25, "contend": 70}
 
 
 def asker(folder: Path, body: str) -> None:
@@ -35,6 +35,8 @@ def test_program_that_holds_thousands_of_blocks_is_asked_and_lets_go_again(
         "launch_ns": 90,
         "alloc_free_ns": 40,
         "alloc_free_20000_blocks_ns": 41,
+        "alloc_free_1000000_blocks_ns": 90,
+        "alloc_free_contended_ns": 70,
         "memory_info_ns": 7,
         "get_proc_address_ns": 25,
     }
@@ -43,6 +45,8 @@ def test_program_that_holds_thousands_of_blocks_is_asked_and_lets_go_again(
         "launch_limited_ns": 130,
         "alloc_free_ns": 60,
         "alloc_free_20000_blocks_ns": 61,
+        "alloc_free_1000000_blocks_ns": 110,
+        "alloc_free_contended_ns": 90,
         "memory_info_ns": 27,
         "get_proc_address_ns": 45,
     }

@@ -20,27 +20,30 @@ sys.path.insert(0, str(ROOT))
 import compile as limiter  # noqa: E402
 
 SANITIZE = os.environ.get("HAMI_SANITIZE", "")
-"""``address``, ``undefined`` or ``thread``: limiter, simulated driver and programs are all built so."""
+"""``address,undefined`` or ``thread``: limiter, simulated driver and programs are all built so."""
 SANITIZER_FLAGS = [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer"] if SANITIZE else []
 
 
 def runtimes() -> list[str]:
     """What must come first among the preloaded libraries."""
-    if not SANITIZE:
-        return []
-    name = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}[SANITIZE]
-    found = subprocess.run(["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
-    return [str(Path(found.stdout.strip()).resolve())]
+    found = []
+    for kind in filter(None, SANITIZE.split(",")):
+        name = {"address": "libasan.so", "undefined": "libubsan.so", "thread": "libtsan.so"}[kind]
+        told = subprocess.run(["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+        found.append(str(Path(told.stdout.strip()).resolve()))
+    return found
 
 
 def reports(folder: Path) -> dict[str, str]:
     """Settings under which a sanitizer leaves a file of its own for whatever it finds."""
+    if not SANITIZE:
+        return {}
     common = f"log_path={folder / 'report'}:exitcode=99"
     return {
-        "address": {"ASAN_OPTIONS": f"{common}:detect_leaks=0:detect_stack_use_after_return=1"},
-        "undefined": {"UBSAN_OPTIONS": f"{common}:print_stacktrace=1:halt_on_error=1"},
-        "thread": {"TSAN_OPTIONS": f"{common}:die_after_fork=0:history_size=4:suppressions={HERE / 'races.txt'}"},
-    }.get(SANITIZE, {})
+        "ASAN_OPTIONS": f"{common}:detect_leaks=0:detect_stack_use_after_return=1",
+        "UBSAN_OPTIONS": f"{common}:print_stacktrace=1:halt_on_error=1",
+        "TSAN_OPTIONS": f"{common}:die_after_fork=0:history_size=4:suppressions={HERE / 'races.txt'}",
+    }
 
 
 class Program:
@@ -166,7 +169,10 @@ class Container:
 @pytest.fixture(scope="session")
 def tools() -> Path:
     """Everything compiled, once."""
-    folder = Path(os.environ.get("HAMI_LIMITER_BUILD") or ROOT / "build" / (f"preload-{SANITIZE}" if SANITIZE else ""))
+    folder = Path(
+        os.environ.get("HAMI_LIMITER_BUILD")
+        or ROOT / "build" / (f"preload-{SANITIZE.replace(',', '-')}" if SANITIZE else "")
+    )
     limiter.build(folder / "limiter", sanitize=SANITIZE)
     command = [sys.executable, str(ROOT / "simulator" / "build.py"), str(folder / "sim")]
     subprocess.run([*command, f"--flags={' '.join(SANITIZER_FLAGS)}"], check=True, capture_output=True)

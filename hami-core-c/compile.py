@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SOURCES = HERE / "src"
 LINK = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,--as-needed", "-Wl,-soname,libvgpu.so")
 PROTECTION = {"x86_64": ("-fcf-protection=full",), "aarch64": ("-mbranch-protection=standard",)}
 
@@ -32,40 +31,46 @@ def architecture() -> str:
     return os.environ.get("HAMI_LIMITER_ARCH") or platform.machine()
 
 
-def build(folder: Path, *, steps: bool = False, sanitize: str = "", extra: Sequence[str] = ()) -> Path:
-    """Compile what is older than its sources, link, and give the library's path."""
+def build(
+    folder: Path, *, steps: bool = False, sanitize: str = "", extra: Sequence[str] = (), tree: Path = HERE
+) -> Path:
+    """Compile what is older than its sources, link, and give the library's path.
+
+    :param tree: holds include/ and src/. Objects do not depend on where it lies.
+    """
+    sources, folder = tree / "src", folder.resolve()
     arch = architecture()
     if arch not in PROTECTION:
         raise SystemExit(f"compile.py: {arch} has no entry for dlsym; expected one of {', '.join(PROTECTION)}")
     folder.mkdir(parents=True, exist_ok=True)
     flags = [
-        *(SOURCES / "flags.txt").read_text().split(),
+        *(sources / "flags.txt").read_text().split(),
         *PROTECTION[arch],
-        f"-I{HERE / 'include'}",
-        f"-I{SOURCES}",
+        "-Iinclude",
+        "-Isrc",
         *extra,
     ]
-    flags.append(f"-ffile-prefix-map={HERE}=.")
     if steps:
         flags.append("-DHAMI_STEPS")
     if sanitize:
         flags += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"]
     stamp = folder / "flags"
     same = stamp.exists() and stamp.read_text() == " ".join(flags)
-    lists = [*SOURCES.glob("*.h"), *SOURCES.glob("*.def"), *(HERE / "include").rglob("*.h")]
+    lists = [*sources.glob("*.h"), *sources.glob("*.def"), *(tree / "include").rglob("*.h")]
     newest = max(one.stat().st_mtime for one in lists) if same else float("inf")
 
     def compiled(source: Path) -> Path:
         target = folder / f"{source.stem}.o"
         if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime, newest):
-            subprocess.run([*compiler(), *flags, "-c", str(source), "-o", str(target)], check=True)  # noqa: S603
+            here = [f"-ffile-prefix-map={tree}=.", "-c", f"src/{source.name}"]
+            subprocess.run([*compiler(), *flags, *here, "-o", str(target)], check=True, cwd=tree)  # noqa: S603
         return target
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, sorted(SOURCES.glob("*.c"))))
+        objects = list(pool.map(compiled, sorted(sources.glob("*.c"))))
     stamp.write_text(" ".join(flags))
     library = folder / "libvgpu.so"
-    script = SOURCES / f"exports-{arch}.map"
+    script = sources / f"exports-{arch}.map"
     if not library.exists() or library.stat().st_mtime < max(one.stat().st_mtime for one in [*objects, script]):
         beside = library.with_suffix(f".{os.getpid()}")
         link = [*compiler(), *LINK, *([f"-fsanitize={sanitize}"] if sanitize else []), f"-Wl,--version-script={script}"]

@@ -308,13 +308,15 @@ static void grab(char **word)               /* SIZE: until it is refused; how ma
     answer(s, n, 0);
 }
 
+/* One of eight blocks is made or freed: of 1 to LARGEST MiB, or small ones of one size. */
 static void churn_once(unsigned *seed, CUdeviceptr *mine, size_t largest)
 {
     unsigned k = (unsigned)rand_r(seed) % 8;
+    size_t bytes = largest ? ((size_t)rand_r(seed) % largest + 1) << 20 : 65536;
     if (mine[k]) {
         GPU(cuMemFree)(mine[k]);
         mine[k] = 0;
-    } else if (GPU(cuMemAlloc)(&mine[k], ((size_t)rand_r(seed) % largest + 1) << 20) != CUDA_SUCCESS) {
+    } else if (GPU(cuMemAlloc)(&mine[k], bytes) != CUDA_SUCCESS) {
         mine[k] = 0;
     }
 }
@@ -344,8 +346,8 @@ static void *thread_churns(void *argument)
     unsigned seed = (unsigned)(uintptr_t)argument;
     CUdeviceptr mine[8] = {0};
     GPU(cuCtxSetCurrent)(contexts[0]);
-    for (int i = 0; i < 3000; i++)
-        churn_once(&seed, mine, 8);
+    for (int i = 0; i < 60000; i++)
+        churn_once(&seed, mine, i % 4 ? 0 : 8);
     churn_end(mine);
     return NULL;
 }

@@ -14,6 +14,7 @@ from hami_core_py.decisions.sentences import sentence
 from hami_core_py.hooks import specs
 from hami_core_py.models.answers import UNCURABLE, Reason
 from hami_core_py.settings import Settings
+from tests.reference.certification import certification_page
 from tests.reference.chart import values_page
 from tests.reference.cluster_tests import cluster_tests_page
 
@@ -82,6 +83,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "hooks.md": hooks_page,
     "values.md": values_page,
     "cluster-tests.md": cluster_tests_page,
+    "certification.md": certification_page,
 }
 
 

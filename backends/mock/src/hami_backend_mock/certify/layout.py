@@ -11,7 +11,9 @@ CORE_LIMIT = 1728
 SLOTS, SLOT_BYTES, SLOT_COUNT = 1856, 1960, 2008896
 SWITCH, RECENT, LAST_KERNEL = 2008900, 2008904, 2008912
 EXTENSION, EXTENSION_MAGIC = 2008960, 0x31747865696D6168
+DEVICES, DEVICE_BYTES = 16, 8000
 OWNER_WORD, RATE = EXTENSION + 64 + 64, EXTENSION + 64 + 136
+"""Of the first device."""
 
 
 @dataclass(frozen=True)
@@ -57,5 +59,7 @@ def hold_lock_as(container: Container, slot: Slot) -> None:
     dead = container.number(slot.at, 4)
     container.write(LOCK_OWNER, dead)
     container.write(LOCK, 0, 4)
-    if has_extension(container):
-        container.write(OWNER_WORD, container.number(slot.at + Slot.EPOCH) << 16 | slot.index + 1)
+    for device in range(DEVICES if has_extension(container) else 0):
+        container.write(
+            OWNER_WORD + device * DEVICE_BYTES, container.number(slot.at + Slot.EPOCH) << 16 | slot.index + 1
+        )

@@ -25,8 +25,8 @@ def context_unlike_cards(stand: Stand) -> None:
 @case("context-failed", "A context that the driver refuses costs nothing.")
 def context_failed(stand: Stand) -> None:
     node = stand.node()
-    container = stand.container(node, mib=1000)
-    container.run().end()
+    container = stand.container(node, mib=1000, contexts=2)
+    container.run()
     node.sim("fault", "cuDevicePrimaryCtxRetain", "999", "times=2", "container=tenant")
     program = container.spawn().must("init")
     expect("code of the driver", program("context 0"), 999)

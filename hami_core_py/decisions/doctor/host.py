@@ -240,7 +240,7 @@ def not_loaded(facts: HostFacts) -> Iterator[Found]:
 
 @HOST_CHECKS.check(
     "host-processes-hidden",
-    fix="run the agent with hostPID: true (value devicePlugin.hostPID)",
+    fix="run the agent with hostPID: true (value devicePlugin.hostPID) and SYS_PTRACE",
     severity=Severity.ADVICE,
 )
 def host_hidden(facts: HostFacts) -> Iterator[Found]:
@@ -248,7 +248,7 @@ def host_hidden(facts: HostFacts) -> Iterator[Found]:
     if not facts.sees_host:
         yield (
             "processes",
-            "those of the host do not show here, so directories of pods that are gone stay until the kubelet forgets them",
+            "not all of the host's show here, so directories of pods that are gone stay ten minutes longer",
         )
 
 

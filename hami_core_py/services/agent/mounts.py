@@ -23,11 +23,20 @@ class Mounts:
     def has(self, name: str) -> bool | None:
         """Whether a directory of this name, which must be unique, is mounted anywhere; ``None``: it cannot be known."""
         with self._lock:
-            if time.monotonic() - self._at > self._fresh:
-                (self._words, self._saw_all), self._at = self._read(), time.monotonic()
+            self._look()
             if name in self._words:
                 return True
             return False if self._saw_all else None
+
+    def sees_all(self) -> bool:
+        """Whether no process of the host is hidden from us."""
+        with self._lock:
+            self._look()
+            return self._saw_all
+
+    def _look(self) -> None:
+        if time.monotonic() - self._at > self._fresh:
+            (self._words, self._saw_all), self._at = self._read(), time.monotonic()
 
     def _read(self) -> tuple[frozenset[str], bool]:
         """All words of the paths that mounts show, each mount namespace read once; and whether none was hidden from us."""

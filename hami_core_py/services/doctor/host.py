@@ -78,7 +78,7 @@ def host_facts(ask: Ask, places: HostPlaces) -> HostFacts:
             if one.pod is not None
         ),
         broken_records=broken,
-        sees_host=mounts.has("") is not None,
+        sees_host=mounts.sees_all(),
         glibc=glibc(),
         backends=tuple(_backend(ask, backend, HostFiles(places.state_dir)) for backend in asked),
     )

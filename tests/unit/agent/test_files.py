@@ -89,3 +89,18 @@ def test_mounts_are_not_judged_from_inside_a_container(tmp_path):
     (tmp_path / "2").mkdir()
     (tmp_path / "2" / "comm").write_text("kthreadd\n")
     assert Mounts(tmp_path).has("x") is False
+    assert Mounts(tmp_path).sees_all()
+
+
+def test_mounts_of_a_process_that_we_may_not_look_into_are_unknown_and_those_of_others_known(tmp_path):
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / "comm").write_text("kthreadd\n")
+    for pid, namespace in (("10", "mnt:[1]"), ("11", "mnt:[2]")):
+        (tmp_path / pid / "ns").mkdir(parents=True)
+        (tmp_path / pid / "ns" / "mnt").symlink_to(namespace)
+    (tmp_path / "10" / "mountinfo").write_text("36 35 98:0 /hami/containers/seen /etc/hami ro - ext4 /dev/root rw\n")
+    (tmp_path / "11" / "mountinfo").mkdir()
+    mounts = Mounts(tmp_path)
+    assert (mounts.has("seen"), mounts.has("other"), mounts.sees_all()) == (True, None, False)
+    (tmp_path / "11" / "mountinfo").rmdir()  # it has ended
+    assert Mounts(tmp_path).has("other") is False

@@ -87,13 +87,27 @@ typedef int nvmlReturn_t;
 typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlMemory_st { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct nvmlMemory_v2_st { unsigned int version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
-typedef struct nvmlProcessInfo_st {
-    unsigned int pid; unsigned long long usedGpuMemory; unsigned int gpuInstanceId, computeInstanceId;
-} nvmlProcessInfo_t;
 typedef struct nvmlUtilization_st { unsigned int gpu, memory; } nvmlUtilization_t;
 typedef struct nvmlProcessUtilizationSample_st {
     unsigned int pid; unsigned long long timeStamp; unsigned int smUtil, memUtil, encUtil, decUtil;
 } nvmlProcessUtilizationSample_t;
+typedef struct nvmlProcessInfo_v1_st { unsigned int pid; unsigned long long usedGpuMemory; } nvmlProcessInfo_v1_t;
+typedef struct nvmlProcessInfo_v2_st {
+    unsigned int pid; unsigned long long usedGpuMemory; unsigned int gpuInstanceId, computeInstanceId;
+} nvmlProcessInfo_v2_t, nvmlProcessInfo_t;
+typedef struct nvmlProcessDetail_st {
+    unsigned int pid; unsigned long long usedGpuMemory; unsigned int gpuInstanceId, computeInstanceId;
+    unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessDetail_v1_t;
+typedef struct nvmlProcessDetailList_st {
+    unsigned int version, mode, numProcArrayEntries; nvmlProcessDetail_v1_t *procArray;
+} nvmlProcessDetailList_t;
+typedef struct nvmlProcessUtilizationInfo_st {
+    unsigned long long timeStamp; unsigned int pid, smUtil, memUtil, encUtil, decUtil, jpgUtil, ofaUtil;
+} nvmlProcessUtilizationInfo_v1_t;
+typedef struct nvmlProcessesUtilizationInfo_st {
+    unsigned int version, processSamplesCount; unsigned long long lastSeenTimeStamp; nvmlProcessUtilizationInfo_v1_t *procUtilArray;
+} nvmlProcessesUtilizationInfo_t;
 enum { NVML_SUCCESS = 0, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_NOT_FOUND = 6, NVML_ERROR_LIBRARY_NOT_FOUND = 12,
     NVML_ERROR_FUNCTION_NOT_FOUND = 13 };
 

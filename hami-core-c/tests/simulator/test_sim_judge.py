@@ -26,7 +26,9 @@ def second_passes(node):
 
 
 def judge(node):
-    done = subprocess.run([node.libraries / "hami-sim", "judge"], env=node.environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        [node.libraries / "hami-sim", "judge"], env=node.environment(), capture_output=True, text=True
+    )
     return done.returncode, node.container("tenant")["devices"][0]
 
 

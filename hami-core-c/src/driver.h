@@ -77,6 +77,10 @@ typedef struct CUDA_LAUNCH_PARAMS_st {
     CUfunction function; unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
     CUstream hStream; void **kernelParams;
 } CUDA_LAUNCH_PARAMS;
+typedef struct CUDA_KERNEL_NODE_PARAMS_st {
+    CUfunction func; unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    void **kernelParams, **extra;
+} CUDA_KERNEL_NODE_PARAMS_v1;
 typedef struct CUmemAccessDesc_st { CUmemLocation location; unsigned int flags; } CUmemAccessDesc;
 typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_st {
     CUmemPoolProps poolProps; const CUmemAccessDesc *accessDescs; size_t accessDescCount, bytesize; CUdeviceptr dptr;

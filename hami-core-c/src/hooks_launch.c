@@ -23,7 +23,7 @@ static uint64_t tag_of(CUstream stream, enum stream_kind per_thread) { return (u
     bool same = is_known(known, function, size, tag), quick = same && quick_ask(p, next, known, &permit); \
     if (!same)                                                                                  \
         pacer_learn(next, known, function, size, tag);                                          \
-    if (!quick && !pacer_ask(p, next, stream, per_thread, known->kind, known, &permit))         \
+    if (!quick && !pacer_ask(p, next, stream, per_thread, known->kind, known, 0, &permit))      \
         return call;                                                                            \
     CUresult status = call;                                                                     \
     if (quick)                                                                                  \
@@ -98,15 +98,45 @@ CUresult hook_cuLaunchGridAsync(const struct driver *next, CUfunction f, int gri
         STREAM_LEGACY)
 }
 
-/* One launch on each of several devices: the first pays for all, as its own time is what they share. */
+/* One launch on each of several devices: each device's account pays for its own. Where the streams' contexts cannot be told, the
+ * first one pays. */
 CUresult hook_cuLaunchCooperativeKernelMultiDevice(const struct driver *next, CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int
     numDevices, unsigned int flags)
 {
-    if (!launchParamsList || !numDevices)
-        return next->cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
-    const CUDA_LAUNCH_PARAMS *one = launchParamsList;
-    LAUNCH(next->cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags), one->function,
-        grid_of(one->gridDimX, one->gridDimY, one->gridDimZ), one->hStream, STREAM_LEGACY)
+    GATE(p, next, next->cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags))
+    struct permit permit[HAMI_DEVICES];
+    bool paid[HAMI_DEVICES] = {false}, moves[HAMI_DEVICES] = {false};
+    CUcontext context[HAMI_DEVICES], old;
+    unsigned count = launchParamsList && p->state.paced ? numDevices < HAMI_DEVICES ? numDevices : HAMI_DEVICES : 0;
+    bool can_move = next->cuStreamGetCtx && next->cuCtxPushCurrent_v2 && next->cuCtxPopCurrent_v2;
+    show_activity(p);
+    for (unsigned i = 0; i < count; i++) {
+        const CUDA_LAUNCH_PARAMS *one = &launchParamsList[i];
+        uint64_t grid = grid_of(one->gridDimX, one->gridDimY, one->gridDimZ);
+        struct known k;
+        moves[i] = can_move && next->cuStreamGetCtx(one->hStream, &context[i]) == CUDA_SUCCESS &&
+            next->cuCtxPushCurrent_v2(context[i]) == CUDA_SUCCESS;
+        if (!moves[i] && i > 0)
+            continue;
+        place_changed();
+        pacer_learn(next, &k, one->function, grid, 0);
+        paid[i] = pacer_ask(p, next, one->hStream, STREAM_LEGACY, k.kind, NULL, 0, &permit[i]);
+        if (moves[i])
+            next->cuCtxPopCurrent_v2(&old);
+    }
+    place_changed();
+    CUresult status = next->cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
+    for (unsigned i = 0; i < count; i++) {
+        if (!paid[i])
+            continue;
+        if (moves[i])
+            next->cuCtxPushCurrent_v2(context[i]);
+        pacer_tell(p, next, &permit[i], launchParamsList[i].hStream, status, true);
+        if (moves[i])
+            next->cuCtxPopCurrent_v2(&old);
+    }
+    place_changed();
+    return status;
 }
 
 /* ---- graphs: one kind per executable graph, each launch a batch of its own ------------------------------------------------- */
@@ -124,7 +154,9 @@ static uint32_t graph_kind(CUgraphExec exec)
         return call;                                                                            \
     }                                                                                           \
     struct permit permit;                                                                       \
-    if (!pacer_ask(p, next, hStream, per_thread, graph_kind(exec), NULL, &permit))              \
+    struct holding graph = {0};                                                                 \
+    pointers_get(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)(exec), &graph);              \
+    if (!pacer_ask(p, next, hStream, per_thread, graph_kind(exec), NULL, (int64_t)graph.extra, &permit)) \
         return call;                                                                            \
     CUresult status = call;                                                                     \
     pacer_tell(p, next, &permit, hStream, status, true);                                        \
@@ -140,45 +172,55 @@ CUresult hook_cuGraphLaunch_ptsz(const struct driver *next, CUgraphExec hGraphEx
     GRAPH_LAUNCH(next->cuGraphLaunch_ptsz(hGraphExec, hStream), hGraphExec, STREAM_PER_THREAD)
 }
 
-/* Memory that a graph's nodes allocate appears at its first launch; it is reserved when the graph becomes executable. */
-static uint64_t graph_bytes(const struct driver *d, CUgraph graph, int depth)
+/* Memory that a graph's nodes allocate appears at its first launch; it is reserved when the graph becomes executable. What its kernels
+ * are known to take, one after another, is the price of its first launch. */
+struct graph_cost { uint64_t bytes, time; };
+
+static void graph_cost(struct process *p, const struct driver *d, unsigned device, CUgraph graph, int depth, struct graph_cost *out)
 {
     size_t count = 0;
-    uint64_t sum = 0;
     if (!d->cuGraphGetNodes || !d->cuGraphNodeGetType || depth > 8 || d->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || !count ||
         count > 1000000)
-        return 0;
+        return;
     CUgraphNode *nodes = mmap(NULL, count * sizeof *nodes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (nodes == MAP_FAILED)
-        return 0;
+        return;
     size_t room = count;
     if (d->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
         count = 0;
     for (size_t i = 0; i < count; i++) {
         CUgraphNodeType type;
         CUDA_MEM_ALLOC_NODE_PARAMS params;
+        CUDA_KERNEL_NODE_PARAMS_v1 kernel;
         CUgraph child;
         if (d->cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS)
             continue;
         if (type == NODE_ALLOC && d->cuGraphMemAllocNodeGetParams && d->cuGraphMemAllocNodeGetParams(nodes[i], &params) == CUDA_SUCCESS)
-            sum += granules(params.bytesize);
+            out->bytes += granules(params.bytesize);
+        else if (type == NODE_KERNEL && p->state.paced && d->cuGraphKernelNodeGetParams &&
+                 d->cuGraphKernelNodeGetParams(nodes[i], &kernel) == CUDA_SUCCESS)
+            out->time += (uint64_t)pacer_known_time(p, d, device, kernel.func, grid_of(kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ));
         else if (type == NODE_GRAPH && d->cuGraphChildGraphNodeGetGraph && d->cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS)
-            sum += graph_bytes(d, child, depth + 1);
+            graph_cost(p, d, device, child, depth + 1, out);
     }
     munmap(nodes, room * sizeof *nodes);
-    return sum;
 }
 
 #define INSTANTIATE(call)                                                                       \
     GATE(p, next, call)                                                                         \
     struct place at;                                                                            \
-    uint64_t bytes = phGraphExec && place_now(p, next, &at) ? graph_bytes(next, hGraph, 0) : 0; \
-    if (bytes && !charge(p, next, at.device, CHARGE_DATA, bytes))                               \
+    struct graph_cost cost = {0};                                                               \
+    if (phGraphExec && place_now(p, next, &at))                                                 \
+        graph_cost(p, next, (unsigned)at.device, hGraph, 0, &cost);                             \
+    if (cost.bytes && !charge(p, next, at.device, CHARGE_DATA, cost.bytes))                     \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
     CUresult status = call;                                                                     \
-    struct holding h = {.bytes = bytes, .device = bytes ? (uint8_t)at.device : 0, .kind = HELD_BLOCK};  \
-    if (bytes && (status != CUDA_SUCCESS || !pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)*phGraphExec, &h))) \
-        uncharge(p, at.device, CHARGE_DATA, bytes);                                             \
+    struct holding h = {.bytes = cost.bytes, .extra = cost.time, .kind = HELD_BLOCK};           \
+    if (cost.bytes || cost.time)                                                                \
+        h.device = (uint8_t)at.device;                                                          \
+    if ((cost.bytes || cost.time) && (status != CUDA_SUCCESS ||                                 \
+        !pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)*phGraphExec, &h)))      \
+        uncharge(p, at.device, CHARGE_DATA, cost.bytes);                                        \
     return status;
 
 CUresult hook_cuGraphInstantiate(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char
@@ -222,7 +264,7 @@ CUresult hook_cuGraphExecDestroy(const struct driver *next, CUgraphExec hGraphEx
     if (ours && status != CUDA_SUCCESS)
         pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &h);
     else if (ours) {
-        if (next->cuDeviceGraphMemTrim && place_now(p, next, &at) && at.device == h.device)
+        if (h.bytes && next->cuDeviceGraphMemTrim && place_now(p, next, &at) && at.device == h.device)
             next->cuDeviceGraphMemTrim(at.ordinal);
         holding_gone(p, FAMILY_GRAPH, &h);
     }

@@ -549,8 +549,25 @@ static bool adopt(struct process *p, struct pacer *a, const struct driver *d, co
     return true;
 }
 
+static int64_t price_of(const struct pacer *a, uint32_t kind, int64_t guess)
+{
+    int64_t price = throttle_price(&a->throttle, kind);
+    return guess > price && price == THROTTLE_GUESS ? guess : price;
+}
+
+int64_t pacer_known_time(struct process *p, const struct driver *d, unsigned device, CUfunction f, uint64_t grid)
+{
+    struct pacer *a = &p->pacers[device];
+    struct known k;
+    if (!a->joined)
+        return 0;
+    pacer_learn(d, &k, f, grid, 0);
+    int64_t price = throttle_price(&a->throttle, k.kind);
+    return price == THROTTLE_GUESS || price == THROTTLE_BURST ? 0 : price;
+}
+
 bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread, uint32_t kind, struct known *known,
-               struct permit *out)
+               int64_t guess, struct permit *out)
 {
     struct place at;
     *out = (struct permit){.kind = kind, .known = known};
@@ -571,7 +588,7 @@ bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum 
     out->pacer = a;
     out->stream = a->context == at.context ? stream_key(stream, per_thread) : 0;
     for (int64_t since = 0;;) {
-        out->price = throttle_price(&a->throttle, kind);
+        out->price = price_of(a, kind, guess);
         if (__builtin_expect(throttle_take(&a->throttle, out->price), 1))
             break;
         int64_t wait = 0, now = now_ns();

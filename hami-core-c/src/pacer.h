@@ -76,9 +76,12 @@ struct permit {
     uint64_t stream;
 };
 
-/* Wait for the monitor and for credit. False: this launch is not counted. `known` may be NULL. */
+/* Wait for the monitor and for credit. False: this launch is not counted. `known` may be NULL; `guess`: what a launch of a kind that
+ * nobody has seen may take, 0 = no idea. */
 bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread, uint32_t kind, struct known *known,
-               struct permit *out);
+               int64_t guess, struct permit *out);
+/* Nanoseconds that a launch is known to take on a device; 0 = not known. */
+int64_t pacer_known_time(struct process *p, const struct driver *d, unsigned device, CUfunction f, uint64_t grid);
 void pacer_tell(struct process *p, const struct driver *d, const struct permit *permit, CUstream stream, CUresult status, bool close);
 /* A stream's batch ends here, for something that waits or looks comes next. `stream` all: every stream of the context. */
 void pacer_close(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread);

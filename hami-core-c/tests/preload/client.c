@@ -62,6 +62,12 @@
     F(cuMipmappedArrayDestroy, 5000, (CUmipmappedArray), "")                                                                            \
     F(cuModuleLoadData, 2000, (CUmodule *, const void *), "")                                                                           \
     F(cuModuleGetFunction, 2000, (CUfunction *, CUmodule, const char *), "")                                                            \
+    F(cuGraphCreate, 10000, (CUgraph *, unsigned), "")                                                                                  \
+    F(cuGraphAddKernelNode, 10000, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_KERNEL_NODE_PARAMS_v1 *), "")       \
+    F(cuGraphInstantiateWithFlags, 11040, (CUgraphExec *, CUgraph, unsigned long long), "")                                             \
+    F(cuGraphLaunch, 10000, (CUgraphExec, CUstream), "_ptsz")                                                                           \
+    F(cuStreamCreate, 2000, (CUstream *, unsigned), "")                                                                                 \
+    F(cuLaunchCooperativeKernelMultiDevice, 9000, (CUDA_LAUNCH_PARAMS *, unsigned, unsigned), "")                                       \
     F(cuLaunchKernel, 4000, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **), "_ptsz")
 
 #ifdef DIRECT
@@ -379,6 +385,33 @@ static void run(char **word, int words)
         }
         gpu.cuCtxSynchronize();
         answer(s, n, 0);
+    } else if (!strcmp(what, "graph")) {            /* COUNT KERNEL: launch a graph of so many, one after another */
+        CUmodule module;
+        CUgraph graph;
+        CUgraphNode node, before = NULL;
+        CUgraphExec exec;
+        CUDA_KERNEL_NODE_PARAMS_v1 k = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+        s = gpu.cuModuleLoadData(&module, "spin");
+        s = s ? s : gpu.cuModuleGetFunction(&k.func, module, two);
+        s = s ? s : gpu.cuGraphCreate(&graph, 0);
+        for (int n = 0; s == CUDA_SUCCESS && n < i; n++, before = node)
+            s = gpu.cuGraphAddKernelNode(&node, graph, before ? &before : NULL, before != NULL, &k);
+        s = s ? s : gpu.cuGraphInstantiateWithFlags(&exec, graph, 0);
+        answer(s ? s : gpu.cuGraphLaunch(exec, NULL), 0, 0);
+    } else if (!strcmp(what, "together")) {         /* COUNT KERNEL: on cards 0 and 1 in one call, so often; answers milliseconds */
+        CUDA_LAUNCH_PARAMS each[2];
+        double began = now();
+        for (int n = 0; n < 2 && s == CUDA_SUCCESS; n++) {
+            CUmodule module;
+            each[n] = (CUDA_LAUNCH_PARAMS){.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+            gpu.cuCtxSetCurrent(contexts[n]);
+            s = gpu.cuStreamCreate(&each[n].hStream, 1);
+            s = s ? s : gpu.cuModuleLoadData(&module, "spin");
+            s = s ? s : gpu.cuModuleGetFunction(&each[n].function, module, two);
+        }
+        for (int n = 0; n < i && s == CUDA_SUCCESS; n++)
+            s = gpu.cuLaunchCooperativeKernelMultiDevice(each, 2, 0);
+        answer(s, (unsigned long long)(1000 * (now() - began)), 0);
     } else if (!strcmp(what, "fork") || !strcmp(what, "rawclone")) {    /* the child takes the commands from here on */
         fflush(stdout);
         pid_t child = what[0] == 'f' ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);

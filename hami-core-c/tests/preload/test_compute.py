@@ -60,6 +60,33 @@ def test_two_unlike_containers_get_unlike_shares(make_node: Callable[..., Node],
     assert got["large"] > 1.2 * got["small"]
 
 
+def credit(one: Container) -> int:
+    """Nanoseconds that the container may launch on its first card, at once."""
+    at = 2008960 + 64
+    return int.from_bytes(one.region.read_bytes()[at : at + 8], "little", signed=True)
+
+
+def test_a_graph_is_paid_by_what_its_kernels_take(make_node: Callable[..., Node], make_container: Make) -> None:
+    node = make_node("1xA100-40G", nvml="fast")
+    one = tenant(node, make_container, "one", 30)
+    program = one.run()
+    assert program("work 1 0 spin_5000us") == 0
+    assert program("graph 400 spin_5000us") == 0  # two seconds of work, before any of it is done
+    assert credit(one) < -800_000_000
+
+
+def test_a_launch_on_two_cards_is_paid_on_both(make_node: Callable[..., Node], make_container: Make) -> None:
+    node = make_node("2xA100-40G", nvml="fast")
+    one = make_container(node, "one")
+    lines = [f"{uuid} memory={8000 * MIB} cores={c} context={408 * MIB}" for uuid, c in zip(node.uuids(), (0, 5))]
+    one.limits(*lines, policy="force")
+    program = one.run()
+    assert program("context 1") == 0
+    code, took, _ = program.ask("together 4 spin_50000us")
+    assert code == 0
+    assert took > 1000  # three of the four waited for the second card's five percent
+
+
 def test_a_switched_off_policy_limits_nothing(make_node: Callable[..., Node], make_container: Make) -> None:
     node = make_node("1xA100-40G", nvml="fast")
     one = tenant(node, make_container, "one", 10, policy="disable")

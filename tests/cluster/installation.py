@@ -14,18 +14,23 @@ from typing import Any
 import yaml
 
 from hami_core_py.cluster.client import join_path
+from hami_core_py.lab.simulator import Simulator
 from images.python import ROOT
 from tests.cluster import our_images
 from tests.cluster.daemons import Daemon
 from tests.cluster.node import Node
 from tests.cluster.plane import API_SERVICE, ControlPlane
 from tests.cluster.release_chart import CHART, NAMESPACE, NODES
+from tests.cluster.simulated import write_runtime
 
 DOCS = ROOT / "docs"
+CARDS = {"cards": [{"profile": "A100-40G"}]}
+OURS = ((NAMESPACE, "deployment"), (NODES, "daemonset"))
+"""Where our pods are, and what makes them."""
 
 
 class Site:
-    """Control plane and one node."""
+    """Control plane and one node, which has a simulated card, and a runtime that shows it to containers."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -45,18 +50,25 @@ class Site:
             target = self.plane.url.partition("//")[2]
             self._proxy.start([sys.executable, "-m", "tests.cluster.forward", f"{API_SERVICE}:443", target])
             ending.callback(self._proxy.stop)
+            self.node.directory.mkdir()
+            simulator = Simulator(self.node.directory / "sim" / "state", {"host": self.node.name, **CARDS})
+            self.node.containerd.runtime = str(write_runtime(self.node.directory, simulator.start()))
             ending.enter_context(self.node)
             for archive in archives:
                 self.node.containerd.load_image(archive)
             yield self
 
     def type_in(self, script: str) -> str:
-        """What a shell prints where kubectl and helm are found and know the cluster. :raises AssertionError: it failed."""
+        """What a shell prints where kubectl and helm are found and know the cluster; ``pytest -s`` shows the transcript.
+
+        :raises AssertionError: it failed.
+        """
         folder = self.plane.release.program("kubectl").parent
         env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(self.plane.kubeconfig)}
         command = ["bash", "-euo", "pipefail", "-c", script]
         done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}\n{self.account()}"
+        print(f"$ {script.rstrip()}\n{done.stdout}")
         return done.stdout
 
     def roll_out(self) -> None:
@@ -84,9 +96,6 @@ class Site:
             told.append(kubectl("kubectl", "-n", space, "describe", "pod", name).stdout[-1500:])
             told.append(kubectl("kubectl", "-n", space, "logs", name, "--all-containers", "--tail=20").stdout[-3000:])
         return "\n".join(told)
-
-
-OURS = ((NAMESPACE, "deployment"), (NODES, "daemonset"))
 
 
 def app_version() -> str:

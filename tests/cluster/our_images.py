@@ -17,7 +17,16 @@ from images.python import ROOT
 from tests.cluster import images
 from tests.cluster.releases import Release, cache
 
-SOURCES = ("hami_core_py", "backends/nvidia", "backends/mock", "hami-core-c", "images", "pyproject.toml", "README.md")
+SOURCES = (
+    "hami_core_py",
+    "backends/nvidia",
+    "backends/mock",
+    "hami-core-c",
+    "images/*.py",
+    "images/*.txt",
+    "images/hami",
+    "pyproject.toml",
+)
 """What is in an image depends on nothing else of the checkout."""
 KEPT = 3
 MEMORY = Path("/dev/shm")

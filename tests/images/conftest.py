@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.releases import cache
+
 ASKED = Path(__file__).parent.name
 
 
@@ -20,9 +22,9 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
 
 
 @pytest.fixture(scope="session")
-def lower(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keeps the lower layers, so that one run makes them once."""
-    return tmp_path_factory.mktemp("lower")
+def lower() -> Path:
+    """Keeps the lower layers, which change with their lists alone."""
+    return cache() / "images"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """A backend that lives outside of the repository, on top of our image, without a line of ours changed."""
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from images import build, plugin, python
+from images import build, oci, plugin, python
+from tests.cluster.outside_backend import Outside
 from tests.cluster.releases import Release
 from tests.images.conftest import Unpacked
 
@@ -21,26 +21,26 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
     """The template as an author copies and renames it, built in a folder of its own."""
-    source = tmp_path_factory.mktemp("author") / "hami-backend-quasar"
-    template = python.ROOT / "backends" / "_template"
-    shutil.copytree(template, source, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in [path for path in source.rglob("*") if path.is_file()]:
-        text = path.read_text()
-        path.write_text(text.replace("acme", "quasar").replace("Acme", "Quasar").replace("ACME", "QUASAR"))
-    (source / "src" / "hami_backend_acme").rename(source / "src" / "hami_backend_quasar")
-    dist = tmp_path_factory.mktemp("dist")
-    (built,) = python.build_wheels(dist, [source], epoch=EPOCH)
-    return built
+    return Outside(tmp_path_factory.mktemp("author"))
 
 
 @pytest.fixture(scope="module")
-def image(wheel: Path, lower: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("image")
+
+
+@pytest.fixture(scope="module")
+def layers(outside: Outside, work: Path, lower: Path) -> tuple[oci.Layer, ...]:
     """Our image with the wheel on top."""
-    work = tmp_path_factory.mktemp("image")
-    layers = build.layers_of(work, epoch=EPOCH, extra=[wheel], cache=lower)
-    assert layers[-1].comment == wheel.name
+    made = build.layers_of(work, epoch=EPOCH, extra=[outside.wheel], cache=lower)
+    assert made[-1].comment == outside.wheel.name
+    return made
+
+
+@pytest.fixture(scope="module")
+def image(layers: tuple[oci.Layer, ...], work: Path) -> Unpacked:
     return Unpacked(work / "root")
 
 
@@ -102,13 +102,12 @@ def test_processes_accept_the_configuration_that_the_chart_writes(
 
 
 def test_backend_in_an_image_of_its_own_is_found_where_the_chart_puts_it(
-    wheel: Path, lower: Path, tmp_path_factory: pytest.TempPathFactory
+    outside: Outside, layers: tuple[oci.Layer, ...], tmp_path: Path
 ) -> None:
-    work = tmp_path_factory.mktemp("plain")
-    build.layers_of(work, epoch=EPOCH, cache=lower)
-    plain = Unpacked(work / "root")
+    plain = Unpacked(tmp_path / "root")
+    build.unpack(plain.root, layers[:-1])
     assert plain.backends() == ["mock", "nvidia"]
-    archive = plugin.plugin_image([wheel], "example.org/quasar:1", work / "quasar.tar")
+    archive = plugin.plugin_image([outside.wheel], outside.reference, tmp_path / "quasar.tar")
     with_plugin = _layers_in(archive, plain.root / "plugins" / "quasar-image")
     # What the chart's init container does, with the image's own program.
     copy = [str(with_plugin / "bin/cp"), "-R", f"{with_plugin}/site-packages/.", str(plain.root / "plugins" / "quasar")]

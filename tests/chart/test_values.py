@@ -238,7 +238,7 @@ def test_notes_name_older_values_that_mean_nothing(tmp_path: Path) -> None:
     (chart / "templates" / "notes.yaml").write_text('notes: {{ tpl (.Files.Get "files/NOTES.txt") . | quote }}\n')
     options = (
         "--set",
-        "legacyMetrics=true",
+        "devicePlugin.migStrategy=mixed",
         "--set",
         "devices.gizmo.enabled=true",
         "--set",
@@ -247,7 +247,7 @@ def test_notes_name_older_values_that_mean_nothing(tmp_path: Path) -> None:
     ended = run("template", "hami", str(chart), "--kube-version", "1.33.0", "-s", "templates/notes.yaml", *options)
     assert ended.returncode == 0, ended.stderr
     notes = yaml.safe_load(ended.stdout)["notes"]
-    assert "legacyMetrics is a value of the v2.10 chart that means nothing here" in notes
+    assert "devicePlugin.migStrategy is a value of the v2.10 chart that means nothing here" in notes
     assert "there is no backend gizmo" in notes
     assert "failurePolicy Ignore" in notes
     assert "nvidia.com/gpumem" in notes

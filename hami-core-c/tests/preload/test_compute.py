@@ -42,22 +42,22 @@ def test_a_program_alone_gets_its_share_and_no_more(make_node: Callable[..., Nod
     node = make_node("1xA100-40G", nvml="fast")
     one = tenant(node, make_container, "one", 30)
     share = shares(node, {"one": [one.run()]}, "spin_5000us")["one"]
-    assert 10 < share < 50
+    assert 20 < share < 40
 
 
 def test_processes_of_a_container_share_one_credit(make_node: Callable[..., Node], make_container: Make) -> None:
     node = make_node("1xA100-40G", nvml="fast")
     one = tenant(node, make_container, "one", 30)
     share = shares(node, {"one": [one.run() for _ in range(4)]}, "spin_2000us")["one"]
-    assert 10 < share < 60
+    assert 18 < share < 42
 
 
 def test_two_unlike_containers_get_unlike_shares(make_node: Callable[..., Node], make_container: Make) -> None:
     node = make_node("1xA100-40G", nvml="fast")
     small, large = tenant(node, make_container, "small", 30), tenant(node, make_container, "large", 70)
     got = shares(node, {"small": [small.run()], "large": [large.run()]}, "spin_500us", 5)
-    assert got["small"] < 45
-    assert got["large"] > 1.2 * got["small"]
+    assert 15 < got["small"] < 40
+    assert got["large"] > 1.4 * got["small"]
 
 
 def credit(one: Container) -> int:
@@ -78,7 +78,10 @@ def test_a_graph_is_paid_by_what_its_kernels_take(make_node: Callable[..., Node]
 def test_a_launch_on_two_cards_is_paid_on_both(make_node: Callable[..., Node], make_container: Make) -> None:
     node = make_node("2xA100-40G", nvml="fast")
     one = make_container(node, "one")
-    lines = [f"{uuid} memory={8000 * MIB} cores={c} context={408 * MIB}" for uuid, c in zip(node.uuids(), (0, 5))]
+    lines = [
+        f"{uuid} memory={8000 * MIB} cores={c} context={408 * MIB}"
+        for uuid, c in zip(node.uuids(), (0, 5), strict=True)
+    ]
     one.limits(*lines, policy="force")
     program = one.run()
     assert program("context 1") == 0
@@ -90,7 +93,7 @@ def test_a_launch_on_two_cards_is_paid_on_both(make_node: Callable[..., Node], m
 def test_a_switched_off_policy_limits_nothing(make_node: Callable[..., Node], make_container: Make) -> None:
     node = make_node("1xA100-40G", nvml="fast")
     one = tenant(node, make_container, "one", 10, policy="disable")
-    assert shares(node, {"one": [one.run()]}, "spin_5000us", 3)["one"] > 40
+    assert shares(node, {"one": [one.run()]}, "spin_5000us", 3)["one"] > 60
 
 
 def test_the_monitor_can_hold_and_release_a_container(make_node: Callable[..., Node], make_container: Make) -> None:

@@ -1,0 +1,138 @@
+"""Eight cells of the compute grid in real time, through launches, events and samples of the real library.
+
+The grid in virtual time is the proof; these bounds are wide, for a busy machine delays every tick, and still tell the law
+from any that counts blocks, or a process for itself."""
+
+import json
+import re
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from .conftest import MIB, Container, Node, Program
+
+Make = Callable[..., Container]
+RATE_AT = 2008960 + 64 + 136
+RECENT_KERNEL_AT = 2008904
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Containers with their cores (0: no limit), processes of each, and what each may have in percent of the device."""
+
+    kernel: str
+    cores: tuple[int, ...]
+    processes: tuple[int, ...]
+    expected: tuple[tuple[float, float], ...]
+    nvml: str = "fast"
+
+
+CELLS = {
+    "alone, 5 ms": Cell("spin_5000us", (30,), (1,), ((20, 40),)),
+    "alone, 50 us": Cell("spin_50us", (50,), (1,), ((35, 62),)),
+    "alone, 50 ms": Cell("spin_50000us", (30,), (1,), ((18, 44),)),
+    "four processes, no samples": Cell("spin_500us", (30,), (4,), ((18, 42),), "none"),
+    "beside one without a limit": Cell("spin_500us", (30, 0), (1, 1), ((10, 42), (45, 90))),
+    "twins 30 : 70": Cell("spin_500us", (30, 70), (1, 1), ((15, 42), (42, 82))),
+    "over-subscribed, 60 + 60": Cell("spin_500us", (60, 60), (1, 1), ((30, 66), (30, 66))),
+}
+
+
+def tenant(node: Node, make: Make, name: str, cores: int) -> Container:
+    one = make(node, name)
+    share = f" cores={cores}" if cores else ""
+    one.limits(f"{node.uuids()[0]} memory={12000 * MIB}{share} context={408 * MIB}", policy="force")
+    return one
+
+
+def busy(node: Node) -> dict[str, int]:
+    """Nanoseconds of the device that each container has had."""
+    told = json.loads(re.sub(r"\s+", " ", node.sim("busy", "0", check=False)))
+    return {c["container"]: sum(d["busy_ns"] for d in c["devices"] if d["device"] == 0) for c in told}
+
+
+def shares(node: Node, seconds: float) -> dict[str, float]:
+    before, began = busy(node), time.monotonic()
+    time.sleep(seconds)
+    after, took = busy(node), time.monotonic() - began
+    return {name: (after[name] - before.get(name, 0)) / took / 1e7 for name in after}
+
+
+def work(program: Program, seconds: float, kernel: str, microseconds: int = 0) -> None:
+    """Launch for so long; with the kernel's length given, it waits for the device each 20 ms and does not queue ahead."""
+    program.send(f"work {seconds} {microseconds} {kernel}")
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
+def test_a_cell_in_real_time(cell: Cell, make_node: Callable[..., Node], make_container: Make) -> None:
+    node = make_node("1xA100-40G", nvml=cell.nvml)
+    names = [f"c{i}" for i in range(len(cell.cores))]
+    containers = [tenant(node, make_container, name, cores) for name, cores in zip(names, cell.cores, strict=True)]
+    programs = [one.run() for one, count in zip(containers, cell.processes, strict=True) for _ in range(count)]
+    for program in programs:
+        work(program, 60, cell.kernel)
+    time.sleep(1.5)
+    got = shares(node, 2.5)
+    for name, (low, high) in zip(names, cell.expected, strict=True):
+        assert low < got[name] < high, got
+
+
+def test_a_limit_that_changes_while_work_runs_holds_at_once(
+    make_node: Callable[..., Node], make_container: Make
+) -> None:
+    node = make_node("1xA100-40G", nvml="fast")
+    one = tenant(node, make_container, "c0", 60)
+    work(one.run(), 60, "spin_500us")
+    time.sleep(1.5)
+    before = shares(node, 1.5)["c0"]
+    with one.region.open("r+b") as region:
+        region.seek(RATE_AT)
+        region.write(struct.pack("<I", 200000))  # as the agent grants: parts per million
+    after = shares(node, 1.5)["c0"]
+    assert after < 32
+    assert before > 1.5 * after
+
+
+def test_the_monitor_lets_the_more_important_work_first(make_node: Callable[..., Node], make_container: Make) -> None:
+    """Its rules, five seconds made a third of one: what is less important waits while what is more important is active."""
+    node = make_node("1xA100-40G", nvml="fast")
+    names = ("high", "low")
+    containers = {name: tenant(node, make_container, name, 0) for name in names}
+    programs = {name: one.run() for name, one in containers.items()}
+
+    def recent(name: str, put: int | None = None) -> int:
+        with containers[name].region.open("r+b") as region:
+            region.seek(RECENT_KERNEL_AT)
+            was = int.from_bytes(region.read(4), "little", signed=True)
+            if put is not None:
+                region.seek(RECENT_KERNEL_AT)
+                region.write(put.to_bytes(4, "little", signed=True))
+        return was
+
+    def monitor() -> None:
+        active = False
+        for name in names:  # by priority
+            now = recent(name)
+            if now > 0:
+                recent(name, now - 1)
+            if active and now >= 0:
+                recent(name, -1)
+            elif not active and now < 0:
+                recent(name, 0)
+            active = active or (name == "high" and now > 1)
+
+    work(programs["low"], 60, "spin_2000us", 2000)
+    work(programs["high"], 3, "spin_2000us", 2000)
+    had = []
+    for _ in range(18):
+        before = busy(node)
+        time.sleep(0.33)
+        after = busy(node)
+        had.append({name: after[name] - before[name] for name in names})
+        monitor()
+    beside = had[2:7]
+    assert sum(one["high"] for one in beside) > 4 * sum(one["low"] for one in beside)
+    assert had[-1]["low"] > 0, "released when the other rests"

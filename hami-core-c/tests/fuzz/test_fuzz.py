@@ -1,7 +1,7 @@
 """Anything at all as limits file, environment or region: what reads it goes on, within its bounds, and in a bounded time.
 
-Here the fuzzer's own small driver runs for a moment. ``HAMI_FUZZ_SECONDS`` makes it longer, and where clang is here, libFuzzer runs
-the same targets for as long. An input that was a find belongs into ``found/TARGET-NAME``, and is run each time.
+Here the fuzzer's own small driver runs for a moment. ``HAMI_FUZZ_SECONDS`` makes it longer, and where clang is here, libFuzzer
+runs the same targets for as long. An input that was a find belongs into ``found/TARGET-NAME``, and is run each time.
 """
 
 import os

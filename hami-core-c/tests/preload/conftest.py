@@ -42,7 +42,7 @@ def reports(folder: Path) -> dict[str, str]:
     return {
         "ASAN_OPTIONS": f"{common}:detect_leaks=0:detect_stack_use_after_return=1",
         "UBSAN_OPTIONS": f"{common}:print_stacktrace=1:halt_on_error=1",
-        "TSAN_OPTIONS": f"{common}:die_after_fork=0:history_size=4:suppressions={HERE / 'races.txt'}",
+        "TSAN_OPTIONS": f"{common}:die_after_fork=0:history_size=4",
     }
 
 

@@ -12,7 +12,7 @@
 enum object_type {
     OBJECT_FREE, OBJECT_CONTEXT, OBJECT_STREAM, OBJECT_EVENT, OBJECT_MODULE, OBJECT_FUNCTION, OBJECT_LIBRARY, OBJECT_POOL,
     OBJECT_PHYSICAL, OBJECT_ARRAY, OBJECT_MIPMAP, OBJECT_GRAPH, OBJECT_NODE, OBJECT_EXEC, OBJECT_LINK, OBJECT_TEXTURE, OBJECT_SURFACE,
-    OBJECT_USER, OBJECT_GREEN
+    OBJECT_USER, OBJECT_GREEN, OBJECT_EXTERNAL
 };
 #define OBJECT_BYTES 384u
 
@@ -87,6 +87,8 @@ struct event {
     struct node *captured[4];
     uint32_t captured_count;
     uint64_t capture_id;
+    uint32_t foreign, foreign_device;   /* opened from another process: its slot plus one, and the device */
+    uint64_t foreign_started;
 };
 
 struct kernel_cost { int64_t fixed, wave; uint32_t blocks_per_sm, local_bytes; };
@@ -121,7 +123,8 @@ struct library {
 
 struct pool {
     struct object head;
-    uint32_t device, ordinal, exported, handle_types;
+    uint32_t device, ordinal, exported, handle_types;      /* exported, imported: number of the shared block that stands for it, plus one */
+    uint32_t imported;
     struct heap *heap;
     uint64_t threshold, reserved, reserved_high, used, used_high, granules_used, most;
     uint32_t reuse[3];
@@ -180,15 +183,19 @@ bool block_find(CUdeviceptr at, struct found *out);
 CUresult block_free(CUdeviceptr at, bool stream_ordered);
 bool pool_take_granules(struct pool *p, uint64_t bytes);
 void pool_leave_granules(struct pool *p, uint64_t bytes);
+void pool_give_away(struct pool *p, uint64_t bytes);
+struct pool *pool_make(uint32_t ordinal);
 /* Turn the granules of a block into a block that other processes may hold. The shared number, or -1. */
-int block_share(CUdeviceptr at, CUdeviceptr *base, uint64_t *bytes);
+int block_share(CUdeviceptr at, bool of_pool, CUdeviceptr *base, uint64_t *bytes);
+/* Unmap what a pool of another process handed over; false: it is none of those. */
+bool imported_free(CUdeviceptr at);
 bool share_hold_here(uint32_t share, uint64_t generation);
 void share_leave_here(uint32_t share);
 uint64_t content_take(uint64_t bytes);
 void content_leave(uint64_t at, uint64_t bytes);
 void pool_settle(uint32_t device);      /* after a synchronisation: give back what is above the thresholds */
 
-enum range_kind { RANGE_HOST, RANGE_REGISTERED, RANGE_RESERVED, RANGE_MAPPED, RANGE_IPC, RANGE_GRAPH };
+enum range_kind { RANGE_HOST, RANGE_REGISTERED, RANGE_RESERVED, RANGE_MAPPED, RANGE_IPC, RANGE_GRAPH, RANGE_IMPORTED };
 struct range {
     uint64_t base, bytes;
     enum range_kind kind;
@@ -212,6 +219,8 @@ struct stream *stream_new(struct context *c, uint32_t flags, int32_t priority);
 CUresult stream_push(struct stream *st, int64_t work, uint32_t count, uint32_t cell, uint64_t *ticket);
 void ticket_wait(struct context *c, uint64_t ticket);
 bool ticket_done(struct context *c, uint64_t ticket);
+bool event_reached(const struct event *e);
+void event_wait(const struct event *e);
 CUresult context_wait(struct context *c);
 int64_t work_of(struct context *c, struct stream *st, const struct kernel_cost *cost, uint64_t blocks);
 bool any_global_capture(void);

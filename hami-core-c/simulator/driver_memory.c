@@ -214,7 +214,7 @@ static void row_leave(struct arena *a, uint64_t at)
         repay(h, n);
 }
 
-int block_share(CUdeviceptr at, CUdeviceptr *base, uint64_t *bytes)
+int block_share(CUdeviceptr at, bool of_pool, CUdeviceptr *base, uint64_t *bytes)
 {
     uint64_t granule;
     struct arena *a = arena_at(at, &granule);
@@ -224,7 +224,7 @@ int block_share(CUdeviceptr at, CUdeviceptr *base, uint64_t *bytes)
     int share = -1;
     pthread_mutex_lock(&a->lock);
     uint64_t first = row_start(a, granule);
-    if (block_at(a, granule, at, &f) && !f.heap->pool && !f.heap->managed) {
+    if (block_at(a, granule, at, &f) && !f.heap->pool == !of_pool && !f.heap->managed) {
         struct granule *g = &a->table[first];
         uint64_t n = g->row;
         char *here = a->base + first * SIM_GRANULE;
@@ -248,6 +248,8 @@ int block_share(CUdeviceptr at, CUdeviceptr *base, uint64_t *bytes)
                 process.state->shares[share].content = content;
                 share_hold_here((uint32_t)share, 0);
                 g->share = (uint32_t)share + 1;
+                if (f.heap->pool)
+                    pool_give_away(f.heap->pool, n * SIM_GRANULE);
             }
         } else
             share = (int)g->share - 1;
@@ -404,7 +406,7 @@ CUresult block_free(CUdeviceptr at, bool stream_ordered)
     uint64_t granule;
     struct arena *a = arena_at(at, &granule);
     if (!a)
-        return graph_free(at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return graph_free(at) || imported_free(at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     struct found f;
     pthread_mutex_lock(&a->lock);
     if (!block_at(a, granule, at, &f) || f.base != at) {

@@ -35,6 +35,15 @@ bool pool_take_granules(struct pool *p, uint64_t bytes)
     return got;
 }
 
+/* They belong to whoever holds them from now on, and no longer to the pool. */
+void pool_give_away(struct pool *p, uint64_t bytes)
+{
+    pthread_mutex_lock(&p->lock);
+    p->granules_used -= bytes;
+    p->reserved -= bytes;
+    pthread_mutex_unlock(&p->lock);
+}
+
 void pool_leave_granules(struct pool *p, uint64_t bytes)
 {
     pthread_mutex_lock(&p->lock);
@@ -83,6 +92,14 @@ static struct pool *pool_new(uint32_t ordinal)
     }
     object_end(p);
     return NULL;
+}
+
+struct pool *pool_make(uint32_t ordinal)
+{
+    pthread_mutex_lock(&process.lock);
+    struct pool *p = pool_new(ordinal);
+    pthread_mutex_unlock(&process.lock);
+    return p;
 }
 
 static struct pool *default_pool(uint32_t ordinal)
@@ -173,9 +190,7 @@ CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
     int ordinal = ordinal_of_location(&props->location);
     if (ordinal < 0)
         return props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_SUPPORTED;
-    pthread_mutex_lock(&process.lock);
-    struct pool *p = pool_new((uint32_t)ordinal);
-    pthread_mutex_unlock(&process.lock);
+    struct pool *p = pool_make((uint32_t)ordinal);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
     p->handle_types = (uint32_t)props->handleTypes;
@@ -202,6 +217,11 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool pool)
             __atomic_store_n(&pools[i], NULL, __ATOMIC_RELEASE);
     p->granules_used = 0;
     trim(p, 0);
+    if (p->exported)
+        share_leave_here(p->exported - 1);
+    if (p->imported)
+        share_leave_here(p->imported - 1);
+    p->exported = p->imported = 0;
     object_end(p);
     return CUDA_SUCCESS;
 }
@@ -298,6 +318,8 @@ static CUresult alloc_from(struct pool *p, CUdeviceptr *dptr, size_t bytes, CUst
         p = current_pool(st->context->ordinal);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (p->imported)
+        return CUDA_ERROR_INVALID_VALUE;    /* only its maker takes from it */
     if (st->capture)
         return capture_alloc(st, p, bytes, dptr);
     CUdeviceptr at = heap_alloc(p->heap, bytes);
@@ -668,7 +690,7 @@ CUresult sim_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     CUdeviceptr base = 0;
     uint64_t bytes = 0;
-    int share = block_share(dptr, &base, &bytes);
+    int share = block_share(dptr, false, &base, &bytes);
     if (share < 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct ipc_memory told = {IPC_MAGIC, (uint32_t)share, process.state->shares[share].generation, dptr - base, bytes,

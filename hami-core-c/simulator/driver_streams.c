@@ -461,10 +461,32 @@ CUresult sim_cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return CUDA_SUCCESS;
 }
 
+/* Another process's event is reached when its cell says so, or when that process is gone. */
+bool event_reached(const struct event *e)
+{
+    if (!e->foreign)
+        return ticket_done(e->context, e->ticket);
+    struct sim_state *s = process.state;
+    uint32_t slot = e->foreign - 1;
+    lock_take(s, &s->devices[e->foreign_device].lock, process.slot);
+    device_advance(s, e->foreign_device, clock_now(s));
+    lock_leave(&s->devices[e->foreign_device].lock);
+    return atomic_load(&s->cells[slot][e->cell]) != 0 || s->slots[slot].started != e->foreign_started || !slot_alive(s, slot);
+}
+
+void event_wait(const struct event *e)
+{
+    if (!e->foreign)
+        ticket_wait(e->context, e->ticket);
+    while (e->foreign && !event_reached(e))
+        clock_wait_until(process.state, clock_now(process.state) + 200000);
+}
+
 static CUresult destroy_event(CUevent hEvent)
 {
     NEED_EVENT(e);
-    cell_leave(e->cell);
+    if (!e->foreign)
+        cell_leave(e->cell);
     object_end(e);
     return CUDA_SUCCESS;
 }
@@ -476,6 +498,8 @@ CUresult sim_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
 {
     NEED_STREAM(st);
     NEED_EVENT(e);
+    if (e->foreign)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (flags & ~1u)
         return CUDA_ERROR_INVALID_VALUE;
     if (st->context != e->context)
@@ -509,7 +533,7 @@ CUresult sim_cuEventQuery(CUevent hEvent)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (atomic_load(&device_at(e->context->device)->lost))
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    return ticket_done(e->context, e->ticket) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return event_reached(e) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult sim_cuEventSynchronize(CUevent hEvent)
@@ -519,7 +543,7 @@ CUresult sim_cuEventSynchronize(CUevent hEvent)
         return CUDA_ERROR_CAPTURED_EVENT;
     if (forbidden())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    ticket_wait(e->context, e->ticket);
+    event_wait(e);
     return after_wait(e->context);
 }
 
@@ -528,7 +552,7 @@ static CUresult elapsed(float *ms, CUevent hStart, CUevent hEnd)
     struct event *from = object_of(hStart, OBJECT_EVENT), *to = object_of(hEnd, OBJECT_EVENT);
     if (!ms || !from || !to)
         return !ms ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    if (((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) || !from->recorded || !to->recorded)
+    if (((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) || from->foreign || to->foreign || !from->recorded || !to->recorded)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!ticket_done(from->context, from->ticket) || !ticket_done(to->context, to->ticket))
         return CUDA_ERROR_NOT_READY;
@@ -548,8 +572,8 @@ CUresult sim_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Fl
         return CUDA_ERROR_INVALID_VALUE;
     if (e->captured_in || st->capture)
         return capture_wait(st, e);
-    if (e->context != st->context)
-        ticket_wait(e->context, e->ticket);     /* another device's work: the caller waits in its place */
+    if (e->context != st->context || e->foreign)
+        event_wait(e);     /* another device's work: the caller waits in its place */
     return CUDA_SUCCESS;
 }
 

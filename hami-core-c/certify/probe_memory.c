@@ -308,11 +308,11 @@ static void grab(char **word)               /* SIZE: until it is refused; how ma
     answer(s, n, 0);
 }
 
-/* One of eight blocks is made or freed: of 1 to LARGEST MiB, or small ones of one size. */
+/* One of eight blocks is made or freed: of 2 to LARGEST MiB, whole granules, or small ones of one size. */
 static void churn_once(unsigned *seed, CUdeviceptr *mine, size_t largest)
 {
     unsigned k = (unsigned)rand_r(seed) % 8;
-    size_t bytes = largest ? ((size_t)rand_r(seed) % largest + 1) << 20 : 65536;
+    size_t bytes = largest ? ((size_t)rand_r(seed) % (largest / 2) + 1) << 21 : 65536;
     if (mine[k]) {
         GPU(cuMemFree)(mine[k]);
         mine[k] = 0;
@@ -328,7 +328,7 @@ static void churn_end(const CUdeviceptr *mine)
             GPU(cuMemFree)(mine[k]);
 }
 
-static void grind(char **word)              /* SECONDS SIZE: allocate and free for so long, in MiB up to SIZE */
+static void grind(char **word)              /* SECONDS MIB: allocate and free for so long, in granules up to MIB */
 {
     unsigned seed = (unsigned)getpid(), n = 0;
     CUdeviceptr mine[8] = {0};

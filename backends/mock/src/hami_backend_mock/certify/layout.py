@@ -20,6 +20,7 @@ OWNER_WORD, RATE = EXTENSION + 64 + 64, EXTENSION + 64 + 136
 class Slot:
     """Where a process is in the region."""
 
+    STATUS: ClassVar[int] = 1928
     SEQUENCE: ClassVar[int] = 1936
     EPOCH: ClassVar[int] = 1944
     UTILIZATION: ClassVar[int] = 1160

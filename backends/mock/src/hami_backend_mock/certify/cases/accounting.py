@@ -75,7 +75,7 @@ def after_refusal(stand: Stand) -> None:
 @case("refusals-at-once", "Many processes that are refused at once keep the account exact.")
 def refusals_at_once(stand: Stand) -> None:
     node = stand.node()
-    container = stand.container(node, mib=100, contexts=5)
+    container = stand.container(node, mib=100, contexts=5, slack_mib=1)  # its blocks are whole granules
     watcher = container.run()
     programs = [container.run() for _ in range(4)]
     if has_extension(container):  # as after a life with many processes at once: counting takes longer

@@ -1,6 +1,7 @@
 """The process around the driver: its children, signals and files are its own."""
 
 from hami_backend_mock.certify.case import case, expect, expect_near, expect_that
+from hami_backend_mock.certify.layout import Slot, has_layout
 from hami_backend_mock.certify.stand import CONTEXT_MIB, OUT_OF_MEMORY, Stand
 
 
@@ -28,6 +29,9 @@ def child(stand: Stand) -> None:
         expect("the child's end", program.answer("stop").first, 0)
         expect_near(f"MiB in use after the end of a child by {how}", program.used(), 600 + 2 * CONTEXT_MIB)
         expect("code of 500 MiB beside 600", other("alloc 0 500"), OUT_OF_MEMORY)
+        slot = Slot.of(container, program.process.pid) if has_layout(container) else None
+        if slot is not None:
+            expect("the parent's slot is shown in use", container.number(slot.at + Slot.STATUS, 4), 1)
 
 
 @case("child-before", "A child that starts the driver itself has its own part of the account.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hami_backend_nvidia import limiter
 
 from hami_core_py.cluster.client import join_path
 from hami_core_py.lab.scenario import load_scenario
@@ -47,6 +48,7 @@ def stage(scenario: Scenario, directory: Path) -> Iterator[Stage]:
     """A node with a simulated card, and a scheduler that evicts."""
     if not os.environ.get(INSIDE):
         pytest.skip("a node needs root")
+    assert limiter.library(), "there is no limiter; run `python hami-core-c/compile.py build/limiter`"
     settings = {**scenario.shape.settings, "monitor": {"intervalSeconds": 2, "evict": True}}
     settings["nvidia"] = {**settings["nvidia"], "priorityFeedback": True}
     shape = scenario.shape.model_copy(update={"settings": settings})
@@ -77,6 +79,8 @@ def test_container_is_held_to_its_limits_and_prometheus_knows(
     assert prometheus.values(f"hami_container_process_count{{{large}}}") == [1]
     assert prometheus.values("hami_device_foreign_process_count") == []
     assert prometheus.values("up") == [1]
+    reasons = {event["reason"] for event in stage.plane.client.list("/api/v1/events")[0]}
+    assert reasons.isdisjoint({"SharedFileRemoved", "LimitNotHeld"})
 
 
 def test_container_waits_while_a_more_important_one_computes(stage: Stage) -> None:

@@ -26,6 +26,7 @@ from hami_core_py.services.agent.ordered import OrderedIdentity
 from hami_core_py.services.agent.pods import LocalPods
 from hami_core_py.services.agent.publishing import Publisher
 from hami_core_py.services.agent.remembered import Remembered
+from hami_core_py.services.agent.shared import SharedFiles
 from hami_core_py.services.agent.table import DeviceTable
 from hami_core_py.services.agent.verifying import Verifier
 
@@ -101,6 +102,7 @@ class Agent:
                 trust_v210=options.trust_v210,
                 events=self._events,
             )
+        self._shared = SharedFiles(self.holdings, self._events)
         self._cleanup = CleanUp(
             self.holdings,
             self.checkpoints,
@@ -192,7 +194,7 @@ class Agent:
 
     def _keep_house(self) -> None:
         while not self._stopped.is_set():
-            for work in (self._install_host_files, self._reconcile, self._cleanup.sweep):
+            for work in (self._install_host_files, self._reconcile, self._cleanup.sweep, self._shared.look):
                 try:
                     work()
                 except Exception:

@@ -84,7 +84,7 @@ def test_a_card_that_was_not_granted_has_no_memory(node: Node, make_container: M
 
 def test_control_can_be_switched_off_only_where_the_file_allows_it(node: Node, make_container: Make) -> None:
     tenant = make_container(node)
-    tenant.limits(f"{node.uuids()[0]} memory={100 * MIB}", disable=1)
+    tenant.limits(f"{node.uuids()[0]} memory={(100 + CONTEXT_MIB) * MIB} context={CONTEXT_MIB * MIB}", disable=1)
     assert tenant.run(CUDA_DISABLE_CONTROL="true")("alloc 0 1000") == 0
     assert tenant.run()("alloc 0 1000") == OUT_OF_MEMORY
 

@@ -348,7 +348,7 @@ static void recover(struct sim_state *s, uint32_t d, uint32_t xid)
 {
     (void)xid;
     atomic_store(&s->devices[d].lost, 0);
-    atomic_fetch_add(&s->bell, 1);
+    ring_bell(s);
 }
 
 static int set_device(struct sim_state *s, int argc, char **argv)

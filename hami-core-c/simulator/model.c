@@ -1,7 +1,9 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <math.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "state.h"
@@ -395,10 +397,16 @@ int64_t noisy(struct sim_state *s, int64_t duration, uint32_t launches, int64_t 
 
 /* ---- events of health --------------------------------------------------------------------------------------------- */
 
+void ring_bell(struct sim_state *s)
+{
+    atomic_fetch_add(&s->bell, 1);
+    syscall(SYS_futex, &s->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
 void xid_raise(struct sim_state *s, uint32_t device, uint32_t xid, uint64_t kind)
 {
     uint64_t number = atomic_load(&s->xids_made);
     s->xids[number % SIM_XIDS] = (struct sim_xid){.number = number, .at = clock_now(s), .device = device, .xid = xid, .kind = kind};
     atomic_store(&s->xids_made, number + 1);
-    atomic_fetch_add(&s->bell, 1);
+    ring_bell(s);
 }

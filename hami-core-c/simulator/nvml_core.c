@@ -431,6 +431,28 @@ static nvmlReturn_t nobody(nvmlDevice_t device, unsigned *infoCount)
     return NVML_SUCCESS;
 }
 
+/* Programs of the multi-process service and of graphics there are none. */
+nvmlReturn_t sim_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *plist)
+{
+    NEED_DEVICE(d);
+    NEED(plist);
+    if (plist->version != nvmlProcessDetailList_v1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (plist->mode >= NVML_PROCESS_MODE_MAX)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    struct listed *all = malloc(sizeof *all * SIM_SLOTS);
+    if (!all)
+        return NVML_ERROR_MEMORY;
+    bool compute = plist->mode == NVML_PROCESS_MODE_COMPUTE || plist->mode == NVML_PROCESS_MODE_ALL;
+    unsigned n = compute ? list(d, all, SIM_SLOTS) : 0, room = plist->procArray ? plist->numProcArrayEntries : 0;
+    plist->numProcArrayEntries = n;
+    for (unsigned i = 0; i < n && n <= room; i++)
+        plist->procArray[i] = (nvmlProcessDetail_v1_t){.pid = all[i].pid, .usedGpuMemory = all[i].bytes, .gpuInstanceId = all[i].gi,
+                                                       .computeInstanceId = all[i].ci};
+    free(all);
+    return n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
 nvmlReturn_t sim_nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *n, nvmlProcessInfo_v1_t *infos)
 {
     return processes(device, n, infos, sizeof *infos);

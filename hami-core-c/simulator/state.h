@@ -209,6 +209,8 @@ void device_advance(struct sim_state *s, uint32_t device, int64_t now);
 int64_t device_busy_of(const struct sim_state *s, uint32_t slot, uint32_t device);
 void device_reset(struct sim_state *s, uint32_t device);
 uint32_t container_of(struct sim_state *s, const char *tag);
+/* Wake whoever waits for events of health. */
+void ring_bell(struct sim_state *s);
 void xid_raise(struct sim_state *s, uint32_t device, uint32_t xid, uint64_t kind);
 int64_t noisy(struct sim_state *s, int64_t duration, uint32_t launches, int64_t now);
 /* Kernel duration: fixed + per wave. */

@@ -81,6 +81,18 @@ def test_process_of_a_container_is_known_by_its_pid_out_here(bare, nvml):
             holder.kill()
 
 
+def test_processes_are_listed_in_detail(bare, nvml):
+    bare.command("start", "A100-40G")
+    holder = bare.start("d.start()\nprint(os.getpid(), flush=True)\ninput()")
+    pid = int(bare.line(holder))
+    program = """
+def told(mode):
+    return [[p.pid, p.usedGpuMemory // 2**20] for p in n.nvmlDeviceGetRunningProcessDetailList(handle(0), n.nvmlProcessDetailList_v1, mode)]
+print(json.dumps([told(n.NVML_PROCESS_MODE_COMPUTE), told(n.NVML_PROCESS_MODE_GRAPHICS)]))
+"""
+    assert nvml(program) == [[[pid, 408]], []]
+
+
 def test_memory_is_told_in_both_versions(bare, nvml):
     bare.command("start", "T4")
     program = """
@@ -138,7 +150,7 @@ n.nvmlInit()
 events = n.nvmlEventSetCreate()
 for i in range(2): n.nvmlDeviceRegisterEvents(n.nvmlDeviceGetHandleByIndex(i), n.nvmlEventTypeXidCriticalError, events)
 print('listening', flush=True)
-e = n.nvmlEventSetWait_v2(events, 20000)
+e = n.nvmlEventSetWait_v2(events, 0xffffffff)
 print(n.nvmlDeviceGetIndex(e.device), e.eventData, flush=True)
 """
     listener = bare.start(program, LD_LIBRARY_PATH=str(bare.libraries))

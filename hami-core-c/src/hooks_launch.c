@@ -174,7 +174,7 @@ CUresult hook_cuGraphLaunch_ptsz(const struct driver *next, CUgraphExec hGraphEx
 
 /* Memory that a graph's nodes allocate appears at its first launch; it is reserved when the graph becomes executable. What its kernels
  * are known to take, one after another, is the price of its first launch. */
-struct graph_cost { uint64_t bytes, time; };
+struct graph_cost { uint64_t bytes, time, unknown; };   /* unknown: kernels that nobody has seen yet */
 
 static void graph_cost(struct process *p, const struct driver *d, unsigned device, CUgraph graph, int depth, struct graph_cost *out)
 {
@@ -198,9 +198,11 @@ static void graph_cost(struct process *p, const struct driver *d, unsigned devic
         if (type == NODE_ALLOC && d->cuGraphMemAllocNodeGetParams && d->cuGraphMemAllocNodeGetParams(nodes[i], &params) == CUDA_SUCCESS)
             out->bytes += granules(params.bytesize);
         else if (type == NODE_KERNEL && p->state.paced && d->cuGraphKernelNodeGetParams &&
-                 d->cuGraphKernelNodeGetParams(nodes[i], &kernel) == CUDA_SUCCESS)
-            out->time += (uint64_t)pacer_known_time(p, d, device, kernel.func, grid_of(kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ));
-        else if (type == NODE_GRAPH && d->cuGraphChildGraphNodeGetGraph && d->cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS)
+                 d->cuGraphKernelNodeGetParams(nodes[i], &kernel) == CUDA_SUCCESS) {
+            int64_t time = pacer_known_time(p, d, device, kernel.func, grid_of(kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ));
+            out->time += (uint64_t)time;
+            out->unknown += !time;
+        } else if (type == NODE_GRAPH && d->cuGraphChildGraphNodeGetGraph && d->cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS)
             graph_cost(p, d, device, child, depth + 1, out);
     }
     munmap(nodes, room * sizeof *nodes);
@@ -212,6 +214,8 @@ static void graph_cost(struct process *p, const struct driver *d, unsigned devic
     struct graph_cost cost = {0};                                                               \
     if (phGraphExec && place_now(p, next, &at))                                                 \
         graph_cost(p, next, (unsigned)at.device, hGraph, 0, &cost);                             \
+    if (cost.unknown)                                                                           \
+        cost.time = 0;                                                                          \
     if (cost.bytes && !charge(p, next, at.device, CHARGE_DATA, cost.bytes))                     \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
     CUresult status = call;                                                                     \

@@ -549,12 +549,6 @@ static bool adopt(struct process *p, struct pacer *a, const struct driver *d, co
     return true;
 }
 
-static int64_t price_of(const struct pacer *a, uint32_t kind, int64_t guess)
-{
-    int64_t price = throttle_price(&a->throttle, kind);
-    return guess > price && price == THROTTLE_GUESS ? guess : price;
-}
-
 int64_t pacer_known_time(struct process *p, const struct driver *d, unsigned device, CUfunction f, uint64_t grid)
 {
     struct pacer *a = &p->pacers[device];
@@ -585,10 +579,12 @@ bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum 
     }
     if (own_run.context != at.context || own_run.ended != atomic_load_explicit(&places_ended, memory_order_relaxed))
         move_run(p, &at);
+    if (guess > 0)
+        throttle_expect(&a->throttle, kind, guess);
     out->pacer = a;
     out->stream = a->context == at.context ? stream_key(stream, per_thread) : 0;
     for (int64_t since = 0;;) {
-        out->price = price_of(a, kind, guess);
+        out->price = throttle_price(&a->throttle, kind);
         if (__builtin_expect(throttle_take(&a->throttle, out->price), 1))
             break;
         int64_t wait = 0, now = now_ns();

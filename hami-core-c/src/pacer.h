@@ -77,7 +77,7 @@ struct permit {
 };
 
 /* Wait for the monitor and for credit. False: this launch is not counted. `known` may be NULL; `guess`: what a launch of a kind that
- * nobody has seen may take, 0 = no idea. */
+ * nobody has seen will take, 0 = no idea. */
 bool pacer_ask(struct process *p, const struct driver *d, CUstream stream, enum stream_kind per_thread, uint32_t kind, struct known *known,
                int64_t guess, struct permit *out);
 /* Nanoseconds that a launch is known to take on a device; 0 = not known. */

@@ -92,6 +92,12 @@ int64_t throttle_price(const struct throttle *t, uint32_t kind)
     return anything_known(t->d) ? THROTTLE_GUESS : THROTTLE_BURST;
 }
 
+void throttle_expect(struct throttle *t, uint32_t kind, int64_t ns)
+{
+    if (clean_of(t->d, kind) <= 0)
+        learn(t->d, kind, (double)ns);
+}
+
 /* ---- credit ----------------------------------------------------------------------------------------------------------------- */
 
 void throttle_join(struct throttle *t, struct hami_device *d, _Atomic int64_t *slot_hold, uint32_t percent)

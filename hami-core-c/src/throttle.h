@@ -37,6 +37,8 @@ struct throttle {                   /* of one process on one device */
 void throttle_join(struct throttle *t, struct hami_device *d, _Atomic int64_t *slot_hold, uint32_t percent);
 /* Price of a launch of this kind, now. */
 int64_t throttle_price(const struct throttle *t, uint32_t kind);
+/* A kind that nobody has seen is expected to take so many nanoseconds. */
+void throttle_expect(struct throttle *t, uint32_t kind, int64_t ns);
 /* Take the price, or say how long to wait before the next try; `since`: when it was asked for first. Any thread. */
 bool throttle_admit(struct throttle *t, int64_t now, int64_t since, int64_t price, int64_t *wait);
 /* The hot path's half of the above: true when the price is taken, false when throttle_admit must decide. */

@@ -67,6 +67,7 @@ static void start_device(struct sim_state *s, int made, uint32_t parent, enum si
     d->heap = from->heap, d->printf_fifo = from->printf_fifo, d->pool_granule = from->pool_granule;
     d->numa = from->numa, d->bus = from->bus, d->board = from->board, d->temperature = from->temperature;
     d->samples_made = d->rates_made = 0;
+    d->judge_window = 0;
     d->contexts = 0;
     device_reset(s, (uint32_t)made);
     const char *card = s->devices[card_of(s, parent)].uuid;

@@ -87,7 +87,8 @@ def test_processes_are_listed_in_detail(bare, nvml):
     pid = int(bare.line(holder))
     program = """
 def told(mode):
-    return [[p.pid, p.usedGpuMemory // 2**20] for p in n.nvmlDeviceGetRunningProcessDetailList(handle(0), n.nvmlProcessDetailList_v1, mode)]
+    listed = n.nvmlDeviceGetRunningProcessDetailList(handle(0), n.nvmlProcessDetailList_v1, mode)
+    return [[p.pid, p.usedGpuMemory // 2**20] for p in listed]
 print(json.dumps([told(n.NVML_PROCESS_MODE_COMPUTE), told(n.NVML_PROCESS_MODE_GRAPHICS)]))
 """
     assert nvml(program) == [[[pid, 408]], []]
@@ -238,6 +239,40 @@ print(json.dumps([d.memory()[1] // 2**20, code, d.memory()[0] // 2**20]), flush=
     assert json.loads(bare.line(holder)) == [19968, 0, 19968 - 408 - 15 * 1024]
     assert bare.ask(use, CUDA_VISIBLE_DEVICES=uuids[1])[1] == 0
     assert bare.ask(use, CUDA_VISIBLE_DEVICES=uuids[0])[1] == 2
+
+
+def test_instances_have_places_and_are_destroyed_from_the_inside(bare, nvml):
+    bare.command("start", "A100-40G")
+    program = """
+def code(call, *words):
+    try:
+        call(*words)
+    except n.NVMLError as problem:
+        return problem.value
+    return 0
+h = handle(0)
+n.nvmlDeviceSetMigMode(h, 1)
+info = n.nvmlDeviceGetGpuInstanceProfileInfo(h, 1)
+count, places = c_uint(0), None
+n.nvmlDeviceGetGpuInstancePossiblePlacements(h, info.id, None, byref(count))
+places = (n.c_nvmlGpuInstancePlacement_t * count.value)()
+n.nvmlDeviceGetGpuInstancePossiblePlacements(h, info.id, places, byref(count))
+starts = [p.start for p in places]
+made = n.nvmlDeviceCreateGpuInstanceWithPlacement(h, info.id, byref(places[1]))
+taken = code(n.nvmlDeviceCreateGpuInstanceWithPlacement, h, info.id, byref(places[1]))
+profile = n.nvmlGpuInstanceGetComputeInstanceProfileInfo(made, 0, 0)
+inside = n.nvmlGpuInstanceCreateComputeInstance(made, profile.id)
+n.nvmlDeviceSetMigMode(h, 0)
+mode = n.nvmlDeviceGetMigMode(h)
+answers = [code(n.nvmlGpuInstanceDestroy, made), code(n.nvmlComputeInstanceDestroy, inside), code(n.nvmlGpuInstanceDestroy, made)]
+print(json.dumps([starts, taken, answers, mode, n.nvmlDeviceGetGpuInstanceRemainingCapacity(h, info.id)]))
+"""
+    starts, taken, answers, mode, left = nvml("from ctypes import byref, c_uint\n" + program)
+    assert starts == [0, 2, 4]
+    assert taken != 0
+    assert answers[0] != 0
+    assert answers[1:] == [0, 0]
+    assert (mode, left) == ([1, 0], 3), "off is pending as long as the card is cut"
 
 
 def test_faults_hit_the_calls_they_name(node):

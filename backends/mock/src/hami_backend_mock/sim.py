@@ -218,7 +218,11 @@ _passing(
 _passing("xid", "DEVICE NUMBER", "Raise a critical event.")
 _passing("lose", "DEVICE", "Let a device fall off its bus.")
 _passing("recover", "DEVICE", "Bring a lost device back.")
-_passing("limit", "CONTAINER DEVICE [memory_mib=N] [slack_mib=N]", "Tell the judge what a container may use.")
+_passing(
+    "limit",
+    "CONTAINER DEVICE [memory_mib=N] [slack_mib=N] [cores=N cores_slack=POINTS [window_ms=N]]",
+    "Tell the judge what a container may use.",
+)
 _passing("set", "DEVICE KEY=VALUE ...", "Set a property: temperature, compute_mode, ecc, visible.")
 _passing("mig", "DEVICE on|off | create DEVICE PROFILE [START] | destroy UUID", "Cut a device into instances.")
 _passing("clock", "[+NANOSECONDS]", "Move a virtual clock.")

@@ -49,6 +49,7 @@ def test_what_a_vforked_child_runs_at_its_exit_is_not_the_parents_end(pair: Cont
     assert said["more"] == 0
 
 
+@pytest.mark.skipif(SANITIZE == "thread", reason="its runtime knows only threads that were made by pthread_create")
 def test_tasks_made_by_hand_leave_the_books_alone(pair: Container, run: Run) -> None:
     said = run(pair, "clone")
     assert said["child"] == 0
@@ -95,7 +96,7 @@ def test_a_daemon_outlives_who_started_it(pair: Container, zoo: Path, judged: Ca
 
 
 def test_children_of_a_busy_process_end_by_themselves(tenant: Container, run: Run) -> None:
-    assert run(tenant, "fork-storm", "40")["wrong"] == 0
+    assert run(tenant, "fork-storm", "8" if SANITIZE else "40")["wrong"] == 0
 
 
 def test_a_process_may_end_in_the_middle_of_everything(tenant: Container, run: Run) -> None:

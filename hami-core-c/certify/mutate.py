@@ -50,12 +50,17 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong limiter. :ivar fault: which known fault it stands for. :ivar case: that must catch it."""
+    """A wrong limiter.
+
+    :ivar fault: which known fault it stands for. :ivar case: that must catch it.
+    :ivar tries: how often that case is played: a race shows by chance.
+    """
 
     name: str
     fault: str
     case: str
     edits: tuple[Edit, ...]
+    tries: int = 1
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,9 @@ def read(path: Path = HERE / "mutants.toml") -> tuple[list[Mutant], list[dict[st
     """The mutants, and the faults that are left out and why. :raises MutantError: a name or a case is wrong."""
     table = tomllib.loads(path.read_text())
     mutants = [
-        Mutant(one["name"], one["fault"], one["case"], tuple(map(_edit, [one, *one.get("also", [])])))
+        Mutant(
+            one["name"], one["fault"], one["case"], tuple(map(_edit, [one, *one.get("also", [])])), one.get("tries", 1)
+        )
         for one in table["mutant"]
     ]
     for one in mutants:
@@ -124,7 +131,10 @@ def make(mutant: Mutant, original: Path, folder: Path) -> Path:
 def judge(mutant: Mutant, library: Path) -> Outcome:
     """Play the case that must catch a mutant; if it does not, all others."""
     began = time.monotonic()
-    verdict = suite.play(CASES[mutant.case], library, TOLD)
+    for _ in range(mutant.tries):
+        verdict = suite.play(CASES[mutant.case], library, TOLD)
+        if verdict.result == "failed":
+            break
     result = "caught"
     if verdict.result != "failed":
         others = [one for one in CASES.values() if one.name != mutant.case]

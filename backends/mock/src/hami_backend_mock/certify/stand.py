@@ -291,7 +291,6 @@ class Stand:
         cores: int | None = None,
         name: str = "tenant",
         told: str | None = None,
-        judged: bool = True,
         slack_mib: int = SLACK_MIB,
         **settings: object,
     ) -> Container:
@@ -309,7 +308,7 @@ class Stand:
             limits = list(mib)
         one.tell(told or self.told, limits, cores, settings)
         for device, limit in enumerate(limits):
-            if judged and limit is not None:
+            if limit is not None:
                 node.sim("limit", name, str(device), f"memory_mib={limit}", f"slack_mib={slack_mib}")
         return one
 

@@ -65,6 +65,7 @@ def test_a_program_that_becomes_another_gives_everything_back(
     judged()
 
 
+@pytest.mark.skipif(SANITIZE == "thread", reason="its runtime cannot wait for the first thread")
 def test_a_process_whose_first_thread_is_gone_still_holds_what_it_holds(
     pair: Container, zoo: Path, judged: Callable[[], None]
 ) -> None:
@@ -162,7 +163,7 @@ def test_a_program_that_never_touches_a_device_is_as_without_us(tenant: Containe
     library = str(tenant.library.resolve())
     assert ours[:2] == others[:2]
     assert ours[3] == others[3]
-    assert ours[2] - others[2] == {library}
+    assert {path for path in ours[2] - others[2] if not path.startswith("/tmp/tsan.")} == {library}
     assert sorted(one.name for one in tenant.folder.iterdir()) == ["libvgpu.so", "limits"]
 
 

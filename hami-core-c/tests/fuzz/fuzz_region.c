@@ -139,6 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (s.region)
                 munmap(s.region, HAMI_FILE_BYTES);
             close(fd);
+            unlink(path);
             return 0;
         }
     }
@@ -146,6 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.ledger.liveness = (struct liveness){begin, alive, end, &s};
     use_ledger(&s, &in);
     use_throttle(&s, &in);
+    unlink(path);
     munmap(s.region, HAMI_FILE_BYTES);
     munmap((void *)0x100000, 4096);             /* the byte's, where attach.c puts it */
     return 0;

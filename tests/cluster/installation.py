@@ -63,8 +63,8 @@ class Site:
 
         :raises AssertionError: it failed.
         """
-        folder = self.plane.release.program("kubectl").parent
-        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "KUBECONFIG": str(self.plane.kubeconfig)}
+        path = os.pathsep.join([*map(str, self.plane.release.folders), os.environ["PATH"]])
+        env = {**os.environ, "PATH": path, "KUBECONFIG": str(self.plane.kubeconfig)}
         command = ["bash", "-euo", "pipefail", "-c", script]
         done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}\n{self.account()}"

@@ -196,7 +196,8 @@ PRIMARY_ENDS(cuDevicePrimaryCtxRelease_v2)
 PRIMARY_ENDS(cuDevicePrimaryCtxReset)
 PRIMARY_ENDS(cuDevicePrimaryCtxReset_v2)
 
-/* ---- the current context: a thread that was told one need not ask the driver for it ------------------------------------------ */
+/* ---- the current context: a thread that was told one need not ask the driver for it ------------------------------------------
+ * Contexts that graphics interfaces make current (cuGLCtxCreate, cuVDPAUCtxCreate) are seen at the thread's next call of these. */
 
 #define CHANGES(name, params, args)                                                             \
     CUresult hook_##name(const struct driver *next, UNWRAP params)                              \

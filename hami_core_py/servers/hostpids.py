@@ -5,6 +5,7 @@ folder harms nobody but itself: names in it are replaced, never followed, and no
 """
 
 import contextlib
+import errno
 import logging
 import os
 import selectors
@@ -98,6 +99,8 @@ class HostPids:
             known = self._listeners.get(name)
             if known is not None and known.is_at(place):
                 return
+            if known is None and _is_served(place):
+                return
             self._close(name)
             try:
                 listener = _listen(place)
@@ -139,6 +142,20 @@ def _namespace(proc: Path) -> str:
         return str((proc / "self" / "ns" / "pid").readlink())
     except OSError:
         return ""
+
+
+def _is_served(place: Path) -> bool:
+    """Somebody listens there: another agent of this node, whose container it is. Who pretends to, in its own folder, has
+    only itself told nothing."""
+    try:
+        at = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as peer:
+            return peer.connect_ex(f"/proc/self/fd/{at}") in (0, errno.EAGAIN)
+    finally:
+        os.close(at)
 
 
 def _listen(place: Path) -> _Listener:

@@ -147,6 +147,17 @@ def test_who_asks_without_end_and_never_listens_holds_up_nobody(holdings, serve)
     assert told == pid
 
 
+def test_a_second_agent_of_the_node_leaves_the_first_ones_containers_alone(holdings, serve):
+    holding = holdings.create("Acme", ["a"])
+    first = serve()
+    second = serve()
+    second.stop()
+    pid, told = ask(socket_of(holdings, holding))
+    assert told == pid
+    first.stop()
+    assert not socket_of(holdings, holding).exists()
+
+
 def test_an_agent_that_does_not_see_the_host_tells_nothing(holdings, tmp_path):
     (tmp_path / "elsewhere" / "self" / "ns").mkdir(parents=True)
     (tmp_path / "elsewhere" / "self" / "ns" / "pid").symlink_to("pid:[4026532999]")

@@ -6,6 +6,7 @@ from typing import Any
 
 from hami_core_py.cluster.client import Client, join_path
 from tests.cluster.plane import ControlPlane
+from tests.cluster.pods import Pods
 
 CHART = Path(__file__).parents[2] / "charts" / "hami"
 NAME, NAMESPACE, NODES = "hami", "hami-system", "hami-nodes"
@@ -33,6 +34,13 @@ class Chart:
     def uninstall(self) -> None:
         """Remove it."""
         self._helm("uninstall", NAME, "--namespace", NAMESPACE, "--wait")
+
+    def clear(self) -> None:
+        """Remove what is there of it, also where no kubelet ends its pods, until its namespace can be made again."""
+        self._helm("uninstall", NAME, "--namespace", NAMESPACE, "--ignore-not-found")
+        for namespace in (NAMESPACE, NODES):
+            Pods(self.plane.client, namespace).clear()
+        self.plane.kubectl("wait", "--for=delete", f"namespace/{NODES}", "--timeout=90s")
 
     def manifests(self, *flags: str) -> str:
         """What helm would send, as YAML."""

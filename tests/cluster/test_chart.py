@@ -41,9 +41,7 @@ def chart(fake_plane: ControlPlane) -> Iterator[Chart]:
     """A release that is removed in any case."""
     found = Chart(fake_plane)
     yield found
-    fake_plane.tool("helm", "uninstall", "hami", "--namespace", NAMESPACE, "--ignore-not-found")
-    # Nodes without a kubelet never say that a pod has ended.
-    Pods(fake_plane.client, NAMESPACE).clear()
+    found.clear()
 
 
 @pytest.fixture(scope="class")

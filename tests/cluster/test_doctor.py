@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from hami_core_py.cli import main
 from tests.cluster.fakenodes import remove_nodes
 from tests.cluster.plane import ControlPlane
-from tests.cluster.pods import Pods
-from tests.cluster.release_chart import NAMESPACE, Chart
+from tests.cluster.release_chart import Chart
 
 NOBODY_RUNS = {
     # No kubelet is here to run the release's pods, and its certificates are made by one of them.
@@ -27,8 +26,7 @@ def chart(fake_plane: ControlPlane) -> Iterator[Chart]:
     found = Chart(fake_plane)
     found.install()
     yield found
-    fake_plane.tool("helm", "uninstall", "hami", "--namespace", NAMESPACE, "--ignore-not-found")
-    Pods(fake_plane.client, NAMESPACE).clear()
+    found.clear()
     remove_nodes(fake_plane.client)
 
 

@@ -20,8 +20,6 @@ USED_AT = 2008960 + 64 + 64 + 8
 MISTAKE = (5, 6, 7)
 """What a process says of itself when the driver answered what it must not."""
 SUBREAPER = 36
-DYING_MIB = 1000
-"""Of a process that is just being taken apart: the kernel lets its byte and its memory go one after the other."""
 
 
 def test_whatever_processes_do_and_whoever_ends_them_the_limit_holds(
@@ -36,7 +34,7 @@ def test_whatever_processes_do_and_whoever_ends_them_the_limit_holds(
     one = make_container(node)
     limit = 412 * (count // 2) + 1000
     one.limits(f"{node.uuids()[0]} memory={limit * MIB} cores=60 context={412 * MIB}", policy="force")
-    node.sim("limit", one.name, "0", f"memory_mib={limit}", f"slack_mib={6 * count + DYING_MIB}")
+    node.sim("limit", one.name, "0", f"memory_mib={limit}", f"slack_mib={6 * count}")
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     first = start(one, zoo, "hold", "2")
     assert line(first) == "took 0"

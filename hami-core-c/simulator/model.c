@@ -67,9 +67,7 @@ static uint64_t held_by_dead(struct sim_state *s, uint32_t container, uint32_t d
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < atomic_load(&s->slots_seen); i++) {
-        uint64_t held = 0;
-        for (unsigned kind = 0; kind < KIND_COUNT; kind++)
-            held += atomic_load_explicit(&s->slots[i].use[device].bytes[kind], memory_order_relaxed);
+        uint64_t held = bytes_of(&s->slots[i].use[device]);
         if (held && s->slots[i].container == container && !slot_alive(s, i))
             bytes += held;
     }

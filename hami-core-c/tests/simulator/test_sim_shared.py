@@ -99,13 +99,11 @@ d.start()
 """
 
 
-def test_another_process_waits_for_an_event(bare):
-    bare.command("start", "A100-40G", "clock=virtual")
-    maker = bare.start(
-        EVENT
-        + """
+RECORDED = (
+    EVENT
+    + """
 e = d.out('cuEventCreate', 6)
-f = d.function('spin_20ms')
+f = d.function('{kernel}')
 d.launch(f)
 d.cuEventRecord(e, None)
 h = Handle()
@@ -113,7 +111,13 @@ d.cuIpcGetEventHandle(c.byref(h), e)
 print(bytes(h).hex(), flush=True)
 input()
 """
-    )
+)
+"""A process that tells the handle of an event behind a kernel, and stays."""
+
+
+def test_another_process_waits_for_an_event(bare):
+    bare.command("start", "A100-40G", "clock=virtual")
+    maker = bare.start(RECORDED.format(kernel="spin_20ms"))
     handle = bare.line(maker)
     answers = bare.ask(
         EVENT
@@ -131,19 +135,7 @@ print(json.dumps([early, d.code('cuEventQuery', e)]))
 
 
 def test_the_event_of_a_process_that_is_gone_holds_nobody_up(node):
-    maker = node.start(
-        EVENT
-        + """
-e = d.out('cuEventCreate', 6)
-f = d.function('spin_900s')
-d.launch(f)
-d.cuEventRecord(e, None)
-h = Handle()
-d.cuIpcGetEventHandle(c.byref(h), e)
-print(bytes(h).hex(), flush=True)
-input()
-"""
-    )
+    maker = node.start(RECORDED.format(kernel="spin_900s"))
     handle = node.line(maker)
     waiter = node.start(
         EVENT

@@ -46,6 +46,11 @@ class Engine:
         self._board = Board(inventory, ledger, ask.families)
         self._remembered = Remembered()
 
+    @property
+    def room(self) -> int:
+        """Grows whenever a pod that fitted nowhere may fit somewhere."""
+        return self.ledger.freed + self.inventory.generation
+
     def evaluate(
         self,
         pod: PodView,

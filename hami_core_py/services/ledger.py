@@ -29,6 +29,7 @@ class Ledger:
         self._blocks = Blocks()
         self._changed: set[tuple[str, DeviceId | None]] = set()
         self._changes = 0
+        self._freed = 0
         self.drift_total = 0
 
     # Records of pods
@@ -93,6 +94,11 @@ class Ledger:
     def changes(self) -> int:
         """Grows with every change of anything; see ``recount``."""
         return self._changes
+
+    @property
+    def freed(self) -> int:
+        """Grows with every change after which there may be more room somewhere."""
+        return self._freed
 
     def view(
         self, node: str, *, uid: str = "", priority: int | None = None, without: Iterable[str] = ()
@@ -260,8 +266,10 @@ class Ledger:
     # Inside the lock
 
     def _put(self, uid: str, holding: Holding, state: State, deadline: float | None) -> None:
-        self._drop(uid)
         entry = Entry(holding, holding.peaks(), state, deadline, self._changes)
+        old = self._take_out(uid)
+        if old is not None and (old.holding.node, old.peaks) != (holding.node, entry.peaks):
+            self._freed += 1
         self._entries[uid] = entry
         if state is not State.BOUND:
             self._reserved[uid] = entry
@@ -270,14 +278,18 @@ class Ledger:
         self._changes += 1
 
     def _drop(self, uid: str) -> None:
+        if self._take_out(uid) is not None:
+            self._freed += 1
+
+    def _take_out(self, uid: str) -> Entry | None:
         entry = self._entries.pop(uid, None)
         self._reserved.pop(uid, None)
-        if entry is None:
-            return
-        node = entry.holding.node
-        self._books[node].discharge(uid, entry.peaks)
-        self._changed.update((node, device) for device in entry.peaks)
-        self._changes += 1
+        if entry is not None:
+            node = entry.holding.node
+            self._books[node].discharge(uid, entry.peaks)
+            self._changed.update((node, device) for device in entry.peaks)
+            self._changes += 1
+        return entry
 
     def _unblock(self, uid: str) -> None:
         node = self._blocks.end(uid)
@@ -287,6 +299,7 @@ class Ledger:
     def _touch(self, node: str, device: DeviceId | None) -> None:
         self._books.setdefault(node, NodeBook()).generation += 1
         self._changes += 1
+        self._freed += 1
         self._changed.add((node, device))
 
     def _yielding(self, priority: int | None) -> list[Entry]:

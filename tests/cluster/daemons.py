@@ -1,5 +1,6 @@
 """Background processes with a log each, and waiting for things to become true."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -100,6 +101,12 @@ def eventually(
         if time.monotonic() > deadline:
             raise AssertionError(f"not seen within {seconds:g} s: {what}{last}")
         time.sleep(every)
+
+
+def unused(directory: Path) -> Path:
+    """This folder, or when an earlier attempt of a test has left it, one beside it: nothing of that attempt is taken up."""
+    beside = (directory.with_name(f"{directory.name}-{number}") for number in itertools.count(2))
+    return directory if not directory.exists() else next(path for path in beside if not path.exists())
 
 
 def keep_logs(folder: Path, kept: Path) -> None:

@@ -36,7 +36,7 @@ class Site:
         self.directory = directory
         self.plane = ControlPlane(directory / "plane")
         self.node = Node(self.plane, directory / "node")
-        self._proxy = Daemon(directory / "plane" / "logs", "service-address")
+        self._proxy = Daemon(self.plane.directory / "logs", "service-address")
 
     @contextlib.contextmanager
     def set_up(self) -> Iterator["Site"]:

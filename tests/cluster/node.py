@@ -18,7 +18,7 @@ from hami_core_py.codecs.quantities import parse_quantity
 from hami_core_py.lab.loopback import free_ports
 from tests.cluster import images
 from tests.cluster.containerd import Containerd
-from tests.cluster.daemons import Daemon, eventually
+from tests.cluster.daemons import Daemon, eventually, unused
 from tests.cluster.mountspace import MountSpace
 from tests.cluster.plane import ControlPlane
 
@@ -38,7 +38,8 @@ class Node:
     """
 
     def __init__(self, plane: ControlPlane, directory: Path, name: str = "node-a", number: int = 1) -> None:
-        self.plane, self.directory, self.name = plane, directory, name
+        self.directory = directory = unused(directory)
+        self.plane, self.name = plane, name
         self.address = f"{NETWORK}.{number}"
         # Control groups are the machine's own: the same tests may run on it a second time.
         self._cgroup = f"hami-{name}-{secrets.token_hex(4)}"

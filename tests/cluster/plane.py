@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hami_core_py.cluster.client import Client
 from hami_core_py.lab.loopback import free_ports
 from tests.cluster.certificates import Authority, write_key
-from tests.cluster.daemons import Argument, Daemon, eventually
+from tests.cluster.daemons import Argument, Daemon, eventually, unused
 from tests.cluster.releases import Release
 
 SERVERS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -39,7 +39,8 @@ class ControlPlane:
         scheduler: Mapping[str, Any] | None = None,
         fake_nodes: bool = False,
     ) -> None:
-        self.directory, self.release = directory, release or Release.chosen()
+        self.directory = directory = unused(directory)
+        self.release = release or Release.chosen()
         self.scheduler = dict(scheduler or {})
         self.fake_nodes = fake_nodes
         self.kubeconfig = directory / "admin.kubeconfig"

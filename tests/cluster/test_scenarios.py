@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hami_core_py.lab.scenario import load_scenario
+from tests.cluster.daemons import unused
 from tests.cluster.node import INSIDE
 from tests.cluster.plane import ControlPlane
 from tests.cluster.stage import Stage
@@ -27,7 +28,7 @@ def test_scenario_ends_as_in_the_lab(path: Path, directory: Path) -> None:
     if not os.environ.get(INSIDE):
         pytest.skip("a node needs root")
     scenario = load_scenario(path)
-    here = directory / path.stem[:12]
+    here = unused(directory / path.stem[:12])
     with ControlPlane(here / "plane") as plane, Stage(plane, scenario.shape, here).set_up() as stage:
         outcomes = stage.player().play(scenario)
     failed = [f"{outcome.where}: {outcome.text}: {outcome.problem}" for outcome in outcomes if not outcome.ok]

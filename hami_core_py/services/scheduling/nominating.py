@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hami_core_py.cluster.client import Client
@@ -28,6 +28,9 @@ SETTLE_SECONDS = 0.3
 
 PAUSE_SECONDS = 1.0
 """Between two looks for a node for one pod."""
+
+LAG_SECONDS = 10.0
+"""How long after a refusal room is looked for: kube-scheduler may hear of a pod's end, and try too early, this long before us."""
 
 LONGEST_PAUSE_SECONDS = 300.0
 """The pause doubles with each nomination that kube-scheduler refused, up to this."""
@@ -46,10 +49,14 @@ class _Tried:
 
 @dataclass(order=True, slots=True)
 class _Waiting:
+    """A refused pod: when it is looked at, until when again, and what ``Engine.room`` was at the last look."""
+
     due: float
     number: int
     asked: Asked = field(compare=False)
     sample: frozenset[str] = field(compare=False)
+    until: float = field(compare=False)
+    seen: int | None = field(compare=False, default=None)
 
 
 class Nominator:
@@ -68,7 +75,7 @@ class Nominator:
     ) -> None:
         self._client, self._engine, self._clock, self._settle_seconds = client, engine, clock, settle_seconds
         self._waiting: list[_Waiting] = []
-        self._uids: set[str] = set()
+        self._of_pod: dict[str, _Waiting] = {}
         self._tried: OrderedDict[str, _Tried] = OrderedDict()
         self._changed = threading.Condition()
         self._is_stopped = False
@@ -78,17 +85,15 @@ class Nominator:
 
     def refused(self, asked: Asked, sample: Collection[str]) -> None:
         """None of these nodes holds the pod. Returns at once."""
-        uid = asked.pod.uid
+        uid, now = asked.pod.uid, self._clock()
         with self._changed:
-            tried = self._tried.get(uid)
-            is_soon = tried is not None and self._clock() < tried.not_before
-            if is_soon or uid in self._uids:
+            if waiting := self._of_pod.get(uid):
+                waiting.asked, waiting.sample, waiting.until = asked, frozenset(sample), now + LAG_SECONDS
                 return
+            # Too soon after the last look is later, not never: nobody may ask again for minutes.
+            due = max(now + self._settle_seconds, self._tried.get(uid, _Tried()).not_before)
             self._number += 1
-            self._uids.add(uid)
-            due = self._clock() + self._settle_seconds
-            heapq.heappush(self._waiting, _Waiting(due, self._number, asked, frozenset(sample)))
-            self._changed.notify()
+            self._push(_Waiting(due, self._number, asked, frozenset(sample), due + LAG_SECONDS))
 
     def stop(self) -> None:
         """End the thread; what waits is dropped."""
@@ -100,7 +105,7 @@ class Nominator:
     def _run(self) -> None:
         while (waiting := self._next()) is not None:
             try:
-                self._nominate(waiting.asked, waiting.sample)
+                self._nominate(waiting)
             except NotFound:
                 log.debug("pod went away before it was nominated", extra={"pod": waiting.asked.pod.name})
             except ApiError as problem:
@@ -115,14 +120,32 @@ class Nominator:
                 pause = self._waiting[0].due - self._clock() if self._waiting else None
                 if pause is not None and pause <= 0:
                     waiting = heapq.heappop(self._waiting)
-                    self._uids.discard(waiting.asked.pod.uid)
+                    del self._of_pod[waiting.asked.pod.uid]
                     return waiting
                 self._changed.wait(pause)
         return None
 
-    def _nominate(self, asked: Asked, sample: frozenset[str]) -> None:
-        pod = asked.pod
+    def _push(self, waiting: _Waiting) -> None:
+        self._of_pod[waiting.asked.pod.uid] = waiting
+        heapq.heappush(self._waiting, waiting)
+        self._changed.notify()
+
+    def _look_again(self, waiting: _Waiting, room: int) -> None:
+        """Nothing holds the pod yet. A refused pod may be tried many times a second: one look a second is enough."""
+        now, uid = self._clock(), waiting.asked.pod.uid
+        # What kube-scheduler refused once, it may take later.
+        self._remember(uid, _Tried(not_before=now + PAUSE_SECONDS))
+        with self._changed:
+            if now < waiting.until and uid not in self._of_pod:
+                self._push(replace(waiting, due=now + PAUSE_SECONDS, seen=room))
+
+    def _nominate(self, waiting: _Waiting) -> None:
+        asked, sample, pod = waiting.asked, waiting.sample, waiting.asked.pod
         tried = self._tried.get(pod.uid) or _Tried()
+        room = self._engine.room
+        if waiting.seen == room:
+            self._look_again(waiting, room)
+            return
         # Those outside the sample first. One inside may fit by now: both of us hear of a pod's end, in either order, and
         # what kube-scheduler tried too early it would not try again for minutes.
         names = [name for name in self._engine.inventory.names() if name not in tried.nodes]
@@ -131,8 +154,7 @@ class Nominator:
             or self._engine.evaluate(pod, asked.request, [n for n in names if n in sample], shortlist=1).fitting
         )
         if not fitting:
-            # A refused pod may be tried many times a second. What kube-scheduler refused once, it may take later.
-            self._remember(pod.uid, _Tried(not_before=self._clock() + PAUSE_SECONDS))
+            self._look_again(waiting, room)
             return
         found = get_pod(self._client, pod.namespace, pod.name)
         if not _is_still_refused(found, pod.uid):

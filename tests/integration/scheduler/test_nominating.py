@@ -1,7 +1,10 @@
 """kube-scheduler shows a sample of its nodes; a pod that all of them refuse is sent to another that would hold it."""
 
+import time
+
 import pytest
 
+from hami_core_py.services.scheduling.nominating import SETTLE_SECONDS
 from tests.integration.scheduler.world import Json, World, eventually, one_device
 
 
@@ -80,3 +83,24 @@ def test_pod_that_was_bound_meanwhile_is_left_alone(world: World) -> None:
     refuse(world, world.add_pod("later", count=1, memory=1000), [])
     eventually(lambda: nominated(world, "later"), "the later pod is nominated")
     assert nominated(world, "p") == ""
+
+
+def test_room_heard_of_long_after_the_attempt_is_used(world: World) -> None:
+    """kube-scheduler tried when it heard of a pod's end, we hear of it a moment later: nothing else would wake the pod."""
+    assert world.schedule(world.add_pod("holder", count=1, memory=9000), ["large"]) == "large"
+    refuse(world, world.add_pod("p", count=1, memory=9000), ["small-1", "small-2", "large"])
+    time.sleep(2 * SETTLE_SECONDS)
+    assert nominated(world, "p") == ""
+    world.client.delete("/api/v1/namespaces/default/pods/holder", {"gracePeriodSeconds": 0})
+    eventually(lambda: nominated(world, "p") == "large", "it is nominated")
+
+
+def test_refusal_soon_after_another_is_looked_at_later(world: World) -> None:
+    world.add_node("large-2", one_device(memory_mib=16000))
+    pod = world.add_pod("p", count=1, memory=9000)
+    refuse(world, pod, ["small-1", "small-2"])
+    eventually(lambda: nominated(world, "p").startswith("large"), "it is nominated")
+    first = nominated(world, "p")
+    world.client.patch("/api/v1/namespaces/default/pods/p/status", {"status": {"nominatedNodeName": None}})
+    refuse(world, pod, ["small-1", "small-2"])
+    eventually(lambda: nominated(world, "p") not in ("", first), "the other one is named")

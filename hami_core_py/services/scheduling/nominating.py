@@ -27,10 +27,11 @@ SETTLE_SECONDS = 0.3
 """Until kube-scheduler has written its refusal, which would take an earlier nomination back."""
 
 PAUSE_SECONDS = 1.0
-"""Between two looks for a node for one pod."""
+"""Between two looks for a node for one pod, at least; it grows with the time since the refusal."""
 
-LAG_SECONDS = 10.0
-"""How long after a refusal room is looked for: kube-scheduler may hear of a pod's end, and try too early, this long before us."""
+LAG_SECONDS = 300.0
+"""How long after a refusal room is looked for: kube-scheduler may hear of a pod's end, and try too early, long before us when our
+watch was cut. After so long it tries a refused pod of its own accord."""
 
 LONGEST_PAUSE_SECONDS = 300.0
 """The pause doubles with each nomination that kube-scheduler refused, up to this."""
@@ -49,13 +50,18 @@ class _Tried:
 
 @dataclass(order=True, slots=True)
 class _Waiting:
-    """A refused pod: when it is looked at, until when again, and what ``Engine.room`` was at the last look."""
+    """A refused pod.
+
+    :ivar due: when it is looked at. :ivar since: when it was first to be looked at after its last refusal.
+    :ivar sample: the nodes that refused it, for the first look.
+    :ivar seen: ``Engine.room`` at the last look, after which nothing fits before it has changed.
+    """
 
     due: float
     number: int
     asked: Asked = field(compare=False)
     sample: frozenset[str] = field(compare=False)
-    until: float = field(compare=False)
+    since: float = field(compare=False)
     seen: int | None = field(compare=False, default=None)
 
 
@@ -87,13 +93,15 @@ class Nominator:
         """None of these nodes holds the pod. Returns at once."""
         uid, now = asked.pod.uid, self._clock()
         with self._changed:
-            if waiting := self._of_pod.get(uid):
-                waiting.asked, waiting.sample, waiting.until = asked, frozenset(sample), now + LAG_SECONDS
-                return
             # Too soon after the last look is later, not never: nobody may ask again for minutes.
             due = max(now + self._settle_seconds, self._tried.get(uid, _Tried()).not_before)
+            waiting = self._of_pod.get(uid)
+            if waiting is not None and waiting.due <= due:
+                # Not put off: a pod that is refused many times a second has its turn, too.
+                waiting.asked, waiting.sample, waiting.since, waiting.seen = asked, frozenset(sample), due, None
+                return
             self._number += 1
-            self._push(_Waiting(due, self._number, asked, frozenset(sample), due + LAG_SECONDS))
+            self._push(_Waiting(due, self._number, asked, frozenset(sample), since=due))
 
     def stop(self) -> None:
         """End the thread; what waits is dropped."""
@@ -109,7 +117,8 @@ class Nominator:
             except NotFound:
                 log.debug("pod went away before it was nominated", extra={"pod": waiting.asked.pod.name})
             except ApiError as problem:
-                log.warning("not nominated", extra={"pod": waiting.asked.pod.name, "problem": str(problem)})
+                log.warning("not nominated yet", extra={"pod": waiting.asked.pod.name, "problem": str(problem)})
+                self._look_again(waiting)
             except Exception:
                 log.exception("not nominated", extra={"pod": waiting.asked.pod.name})
 
@@ -120,6 +129,8 @@ class Nominator:
                 pause = self._waiting[0].due - self._clock() if self._waiting else None
                 if pause is not None and pause <= 0:
                     waiting = heapq.heappop(self._waiting)
+                    if self._of_pod.get(waiting.asked.pod.uid) is not waiting:
+                        continue  # a later refusal has taken its place
                     del self._of_pod[waiting.asked.pod.uid]
                     return waiting
                 self._changed.wait(pause)
@@ -130,14 +141,13 @@ class Nominator:
         heapq.heappush(self._waiting, waiting)
         self._changed.notify()
 
-    def _look_again(self, waiting: _Waiting, room: int) -> None:
-        """Nothing holds the pod yet. A refused pod may be tried many times a second: one look a second is enough."""
+    def _look_again(self, waiting: _Waiting, seen: int | None = None) -> None:
+        """The pod was not nominated this time: later, and less often the longer nobody has refused it anew."""
         now, uid = self._clock(), waiting.asked.pod.uid
-        # What kube-scheduler refused once, it may take later.
-        self._remember(uid, _Tried(not_before=now + PAUSE_SECONDS))
+        pause = max(PAUSE_SECONDS, (now - waiting.since) / 2)
         with self._changed:
-            if now < waiting.until and uid not in self._of_pod:
-                self._push(replace(waiting, due=now + PAUSE_SECONDS, seen=room))
+            if now < waiting.since + LAG_SECONDS and uid not in self._of_pod:
+                self._push(replace(waiting, due=now + pause, sample=frozenset(), seen=seen))
 
     def _nominate(self, waiting: _Waiting) -> None:
         asked, sample, pod = waiting.asked, waiting.sample, waiting.asked.pod
@@ -154,10 +164,15 @@ class Nominator:
             or self._engine.evaluate(pod, asked.request, [n for n in names if n in sample], shortlist=1).fitting
         )
         if not fitting:
+            # A refused pod may be tried many times a second. What kube-scheduler refused once, it may take later.
+            self._remember(pod.uid, _Tried(not_before=self._clock() + PAUSE_SECONDS))
             self._look_again(waiting, room)
             return
         found = get_pod(self._client, pod.namespace, pod.name)
-        if not _is_still_refused(found, pod.uid):
+        if not _waits(found, pod.uid):
+            return
+        if not _is_given_up(found):
+            self._look_again(waiting)
             return
         node = fitting[0].node
         nominate(self._client, pod.namespace, pod.name, pod.uid, node)
@@ -174,14 +189,18 @@ class Nominator:
                 self._tried.popitem(last=False)
 
 
-def _is_still_refused(found: Mapping[str, Any], uid: str) -> bool:
-    """Whether kube-scheduler has given this pod up and named no node for it itself."""
-    metadata, spec, status = (found.get(part) or {} for part in ("metadata", "spec", "status"))
+def _waits(found: Mapping[str, Any], uid: str) -> bool:
+    """Whether this is the pod, and kube-scheduler still looks for a node for it."""
+    metadata, spec = found.get("metadata") or {}, found.get("spec") or {}
     return bool(
         metadata.get("uid") == uid
         and not metadata.get("deletionTimestamp")
         and not spec.get("nodeName")
         and not spec.get("schedulingGates")
-        and not status.get("nominatedNodeName")
-        and scheduled_condition(status.get("conditions") or ())
     )
+
+
+def _is_given_up(found: Mapping[str, Any]) -> bool:
+    """Whether kube-scheduler has written that it found no node, and names none; on a busy machine it comes to that late."""
+    status = found.get("status") or {}
+    return bool(not status.get("nominatedNodeName") and scheduled_condition(status.get("conditions") or ()))

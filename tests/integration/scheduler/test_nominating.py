@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from hami_core_py.services.scheduling.nominating import SETTLE_SECONDS
+from hami_core_py.lab.apiserver.faults import Fault
+from hami_core_py.services.scheduling.nominating import PAUSE_SECONDS, SETTLE_SECONDS
 from tests.integration.scheduler.world import Json, World, eventually, one_device
 
 
@@ -23,8 +24,13 @@ def nominated(world: World, name: str) -> str:
 def refuse(world: World, pod: Json, names: list[str]) -> None:
     """One attempt of kube-scheduler that finds no node among these, and what it writes then."""
     assert world.schedule(pod, names) == ""
+    give_up(world, pod["metadata"]["name"])
+
+
+def give_up(world: World, name: str) -> None:
+    """What kube-scheduler writes when it has found no node."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
-    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/status"
+    path = f"/api/v1/namespaces/default/pods/{name}/status"
     world.client.patch(path, {"status": {"conditions": [condition]}}, "strategic")
 
 
@@ -104,3 +110,34 @@ def test_refusal_soon_after_another_is_looked_at_later(world: World) -> None:
     world.client.patch("/api/v1/namespaces/default/pods/p/status", {"status": {"nominatedNodeName": None}})
     refuse(world, pod, ["small-1", "small-2"])
     eventually(lambda: nominated(world, "p") not in ("", first), "the other one is named")
+
+
+def test_refusal_that_kube_scheduler_writes_late_is_waited_for(world: World) -> None:
+    """On a busy machine it may take longer than we wait at first."""
+    pod = world.add_pod("p", count=1, memory=9000)
+    assert world.schedule(pod, ["small-1", "small-2"]) == ""
+    settled(world)
+    assert nominated(world, "p") == ""
+    give_up(world, "p")
+    eventually(lambda: nominated(world, "p") == "large", "it is nominated")
+
+
+def test_older_nomination_that_kube_scheduler_takes_back_late_is_waited_for(world: World) -> None:
+    world.add_node("large-2", one_device(memory_mib=16000))
+    pod = world.add_pod("p", count=1, memory=9000)
+    refuse(world, pod, ["small-1", "small-2"])
+    eventually(lambda: nominated(world, "p").startswith("large"), "it is nominated")
+    first = nominated(world, "p")
+    refuse(world, pod, ["small-1", "small-2"])
+    time.sleep(PAUSE_SECONDS + 2 * SETTLE_SECONDS)
+    assert nominated(world, "p") == first
+    world.client.patch("/api/v1/namespaces/default/pods/p/status", {"status": {"nominatedNodeName": None}})
+    eventually(lambda: nominated(world, "p") not in ("", first), "the other one is named")
+
+
+def test_pod_is_nominated_once_the_api_server_answers_again(world: World) -> None:
+    pod = world.add_pod("p", count=1, memory=9000)
+    world.api.faults.add(Fault(verbs=("get",), resource="pods", name="p", status=503, times=1))
+    refuse(world, pod, ["small-1", "small-2"])
+    settled(world)
+    eventually(lambda: nominated(world, "p") == "large", "it is nominated")

@@ -18,6 +18,7 @@ from hami_core_py.lab.apiserver.faults import Faults
 from hami_core_py.lab.apiserver.http import TRANSPORT, Api
 from hami_core_py.lab.apiserver.logs import LogFile
 from hami_core_py.lab.apiserver.store import Store
+from hami_core_py.lab.loopback import free_ports
 
 _START_LIMIT_S = 30.0
 _STOP_LIMIT_S = 5.0  # for requests that have begun
@@ -120,7 +121,8 @@ class ApiServer:
         api = Api(self.store, admission=admission, faults=self.faults, logs=self._logs, bookmark_s=self._bookmark_s)
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
+        # Not a port that a client's end of some connection may have when we come back to it.
+        listener.bind(("127.0.0.1", self.port or free_ports(1)[0]))
         listener.listen(512)
         self.port = listener.getsockname()[1]
         config = uvicorn.Config(

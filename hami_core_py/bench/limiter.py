@@ -1,6 +1,7 @@
 """What a limiter costs and how exactly it shares: programs on a simulated card, with and without it, asked in turns."""
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -23,11 +24,18 @@ QUESTIONS = {
     "get_proc_address_ns": ("lookup",),
 }
 """Name of a figure → what the program is asked; the one answer that is not 0 counts."""
+TURNS = 3
+"""How often a round asks what is answered in a moment."""
 CONTENDED = "alloc_free_contended_ns"
 CONTENDERS, CONTEND = 16, "contend 300"
 HELD = ("--memory", "8000Mi")
 LIMITED = ("--cores", "30")
 WARM_UP_SECONDS = 2.0
+LONGEST_SECONDS = 3600
+"""Of a program that computes until it is told to end."""
+SERVED_PERCENT = 90.0
+"""A card beside a saturating neighbour that was busy for less had programs that got no processor to launch with."""
+TRIES = 3
 Env = Mapping[str, str]
 
 
@@ -51,7 +59,7 @@ CELLS = (
     Cell(108, 500, 1, "none", 30, 1.5),
     Cell(108, 500, 4, "none", 30, 1.5),
     Cell(108, 500, 1, "saturating", 30, 1.5),
-    Cell(108, 5000, 1, "saturating", 50, 2.0),
+    Cell(108, 5000, 1, "saturating", 30, 2.0),
 )
 
 
@@ -100,7 +108,9 @@ class Asked:
 
 
 def costs(driver: Path, env: Env, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Medians of the bare driver and under the limiter, in nanoseconds, from programs that live side by side.
+    """Nanoseconds with the bare driver and under the limiter, by the same names, from programs that are asked in turns.
+
+    Each answer is a median over hundreds of batches of calls. The lowest answer counts: whatever else the machine does adds.
 
     :param driver: folder of the simulated driver. :param env: of programs that use it.
     """
@@ -114,17 +124,20 @@ def costs(driver: Path, env: Env, rounds: int) -> tuple[dict[str, float], dict[s
         }
         for _ in range(rounds):
             for name, questions in QUESTIONS.items():
-                for who, program in programs.items():
-                    if who != "limited" or name == "launch":
-                        seen.setdefault((who, name), []).append(program.figure(questions))
+                for _ in range(TURNS if len(questions) == 1 else 1):
+                    for who, program in programs.items():
+                        if who != "limited" or name == "launch":
+                            seen.setdefault((who, name), []).append(program.figure(questions))
+    lowest = {key: min(values) for key, values in seen.items()}
     for who, prefix in (("bare", []), ("unlimited", held(*HELD))):
-        seen[who, CONTENDED] = contended([*prefix, asker], env)
-    medians = {key: statistics.median(values) for key, values in seen.items()}
-    names = (*QUESTIONS, CONTENDED)
-    bare = {"launch_ns" if name == "launch" else name: medians["bare", name] for name in names}
-    ours = {name: medians["unlimited", name] for name in names if name != "launch"}
-    launches = {f"launch_{who}_ns": medians[who, "launch"] for who in ("unlimited", "limited")}
-    return bare, {**launches, **ours}
+        lowest[who, CONTENDED] = statistics.median(contended([*prefix, asker], env))
+    names = (*QUESTIONS, CONTENDED)[1:]
+    bare = {f"launch_{who}_ns": lowest["bare", "launch"] for who in ("unlimited", "limited")}
+    ours = {f"launch_{who}_ns": lowest[who, "launch"] for who in ("unlimited", "limited")}
+    return (
+        {**bare, **{name: lowest["bare", name] for name in names}},
+        {**ours, **{name: lowest["unlimited", name] for name in names}},
+    )
 
 
 def contended(command: Sequence[str], env: Env) -> list[float]:
@@ -148,30 +161,45 @@ def start_seconds(prefix: Sequence[str], env: Env, processes: int) -> float:
     return float(lines[-1]) - float(lines[0])
 
 
-def share(cell: Cell, env: Env, tag: str, seconds: float, percent: Callable[[str, float], float]) -> dict[str, Any]:
+def share(
+    cell: Cell, env: Env, tag: str, seconds: float, percents: Callable[[Sequence[str], float], Sequence[float]]
+) -> dict[str, Any]:
     """Measure one cell in real time.
 
-    :param tag: under which the simulator books it. :param percent: of a tag's time on the card, over some seconds from now.
+    Beside a neighbour it is measured again while the card was not busy: that tells of a machine without a processor to spare,
+    not of the limiter. The time in which the card was busiest counts.
+
+    :param tag: under which the simulator books it. :param percents: of tags' time on the card, over some seconds from now.
     """
-    work = f"{CLIENT} work {seconds + WARM_UP_SECONDS + 3:g} {cell.kernel_us} &"
+    work = f"{CLIENT} work {LONGEST_SECONDS} {cell.kernel_us} &"
     script = f"{work * cell.processes} wait"
+    tags = [tag]
     running = [_start([*held("--cores", str(cell.limit)), "sh", "-c", script], {**env, "HAMI_SIM_CONTAINER": tag})]
     if cell.neighbour != "none":
-        others = {**env, "HAMI_SIM_CONTAINER": f"{tag}-neighbour"}
-        running.append(_start(["sh", "-c", f"{work} wait"], others))
+        tags.append(f"{tag}-neighbour")
+        running.append(_start(["sh", "-c", f"{work} wait"], {**env, "HAMI_SIM_CONTAINER": tags[1]}))
     try:
-        _await_busy(lambda: percent(tag, 0.2))
+        _await_busy(lambda: min(percents(tags, 0.2)))
         time.sleep(WARM_UP_SECONDS)
-        measured = percent(tag, seconds)
+        tries = [percents(tags, seconds)]
+        while len(tags) > 1 and sum(tries[-1]) < SERVED_PERCENT and len(tries) < TRIES:
+            tries.append(percents(tags, seconds))
     finally:
         for one in running:
-            one.wait()
+            _end(one)
     named = {name: getattr(cell, name) for name in cell.__slots__}
-    return {**named, "measured": round(measured, 2)}
+    return {**named, "measured": round(max(tries, key=sum)[0], 2)}
 
 
 def _start(command: Sequence[str], env: Env) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)  # noqa: S603
+    return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """It, and what it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    process.wait()
 
 
 def _await_busy(percent: Callable[[], float]) -> None:

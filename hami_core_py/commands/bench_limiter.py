@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ CONTEXT_MIB = 64
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="How often each program is asked.")
 @click.option("--processes", type=click.IntRange(1), default=300, show_default=True, help="How many start at once.")
 @click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), default=4.0, show_default=True, help="Of each share."
+    "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Of each share."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(rounds: int, processes: int, seconds: float, output: str) -> None:
@@ -43,10 +44,10 @@ def measure(folder: Path, rounds: int, processes: int, seconds: float) -> dict[s
     bare, ours = costs(driver, env, rounds)
     start = {"bare": start_seconds([], env, processes), "ours": start_seconds(held(), env, processes)}
 
-    def percent(tag: str, over: float) -> float:
-        return look_for(simulator, {tag: tag}, over)[tag]
+    def percents(tags: Sequence[str], over: float) -> list[float]:
+        return list(look_for(simulator, {tag: tag for tag in tags}, over).values())
 
-    errors = [share(cell, env, f"cell-{number}", seconds, percent) for number, cell in enumerate(CELLS)]
+    errors = [share(cell, env, f"cell-{number}", seconds, percents) for number, cell in enumerate(CELLS)]
     return {
         "bare": {name: round(value, 1) for name, value in bare.items()},
         "ours": {name: round(value, 1) for name, value in ours.items()},
@@ -60,7 +61,7 @@ def lines(measured: dict[str, Any]) -> list[str]:
     bare, ours = measured["bare"], measured["ours"]
     told = [f"{'call':34} {'bare':>10} {'limiter':>10} {'costs':>10}"]
     for name, value in ours.items():
-        before = bare.get(name, bare["launch_ns"])
+        before = bare[name]
         told.append(f"{name:34} {before:10.1f} {value:10.1f} {value - before:10.1f}")
     for name, start in measured.items():
         if name.startswith("start_"):

@@ -32,7 +32,8 @@ def test_program_that_holds_thousands_of_blocks_is_asked_and_lets_go_again(
     )
     bare, ours = limiter.costs(tmp_path, dict(os.environ), rounds=2)
     assert bare == {
-        "launch_ns": 90,
+        "launch_unlimited_ns": 90,
+        "launch_limited_ns": 90,
         "alloc_free_ns": 40,
         "alloc_free_20000_blocks_ns": 41,
         "alloc_free_1000000_blocks_ns": 90,
@@ -75,7 +76,7 @@ def test_programs_that_do_not_start_are_counted(tmp_path: Path) -> None:
 def test_table_shows_what_the_limiter_adds() -> None:
     told = lines(
         {
-            "bare": {"launch_ns": 90.0},
+            "bare": {"launch_limited_ns": 90.0},
             "ours": {"launch_limited_ns": 104.0},
             "start_300_s": {"bare": 1.0, "ours": 1.5},
             "share_error": [],
@@ -83,3 +84,25 @@ def test_table_shows_what_the_limiter_adds() -> None:
     )
     assert told[1].split() == ["launch_limited_ns", "90.0", "104.0", "14.0"]
     assert told[2].split() == ["start_300_s", "1.000", "1.500", "0.500"]
+
+
+CELL = limiter.Cell(108, 500, 1, "saturating", 30, 1.5)
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, told: list[list[float]]) -> dict[str, object]:
+    """A cell on a card that tells such percentages, one pair a look; its programs are those of a shell."""
+    monkeypatch.setattr(limiter, "held", lambda *_: ["env"])
+    monkeypatch.setattr(limiter, "CLIENT", "sleep 60 #")
+    monkeypatch.setattr(limiter, "WARM_UP_SECONDS", 0.0)
+    looks = iter([[1.0, 1.0], *told])
+    return limiter.share(CELL, dict(os.environ), "c", 1.0, lambda _tags, _seconds: next(looks))
+
+
+def test_share_beside_a_neighbour_that_got_no_processor_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(monkeypatch, [[44.0, 20.0], [30.2, 67.0]])
+    assert found["measured"] == 30.2
+    assert list(found) == ["sms", "kernel_us", "processes", "neighbour", "limit", "allowed", "measured"]
+
+
+def test_machine_that_is_always_busy_is_measured_when_the_card_was_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured(monkeypatch, [[50.0, 0.0], [33.0, 55.0], [44.0, 20.0]])["measured"] == 33.0

@@ -78,7 +78,7 @@ class Expect(_Part):
     """Smallest restart count of a container."""
     gone: bool = False
     """Deleted."""
-    within_seconds: float = Field(default=30.0, gt=0)
+    within_seconds: float = Field(default=60.0, gt=0)
 
 
 class ExpectCount(_Part):
@@ -89,7 +89,7 @@ class ExpectCount(_Part):
     exactly: int = Field(ge=0)
     settled_seconds: float = Field(default=1.0, ge=0)
     """How long it must stay so."""
-    within_seconds: float = Field(default=30.0, gt=0)
+    within_seconds: float = Field(default=60.0, gt=0)
 
 
 class Measure(_Part):
@@ -100,7 +100,7 @@ class Measure(_Part):
     seconds: float = Field(default=4.0, gt=0)
     tolerance: float = Field(default=5.0, gt=0)
     """How many points a percentage may be off."""
-    within_seconds: float = Field(default=30.0, gt=0)
+    within_seconds: float = Field(default=60.0, gt=0)
     """How long it is measured again while it is off."""
 
 
@@ -123,7 +123,7 @@ class Metric(_Part):
     at_most: float | None = None
     absent: bool = False
     """No such series."""
-    within_seconds: float = Field(default=30.0, gt=0)
+    within_seconds: float = Field(default=60.0, gt=0)
 
 
 class Refused(_Part):

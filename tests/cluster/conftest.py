@@ -15,7 +15,7 @@ from tests.cluster.node import INSIDE, Node
 from tests.cluster.plane import ControlPlane
 from tests.cluster.pods import COUNT, Pods
 
-SECONDS = 300
+SECONDS = 600
 """Of one test with its fixtures: building excluded, starting included."""
 
 

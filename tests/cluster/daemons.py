@@ -15,6 +15,9 @@ from hami_core_py.cluster.errors import ApiError
 T = TypeVar("T")
 Argument = str | os.PathLike[str]
 
+PATIENCE_SECONDS = 120.0
+"""A dozen programs share two busy cores. Less than the five minutes after which kube-scheduler tries a refused pod anyway."""
+
 
 class Daemon:
     """One program, running or not. Its log survives restarts."""
@@ -83,7 +86,12 @@ class Daemon:
 
 
 def eventually(
-    what: str, probe: Callable[[], T], seconds: float = 60.0, *, daemon: Daemon | None = None, every: float = 0.05
+    what: str,
+    probe: Callable[[], T],
+    seconds: float = PATIENCE_SECONDS,
+    *,
+    daemon: Daemon | None = None,
+    every: float = 0.05,
 ) -> T:
     """Ask until the answer is true, and return it. Errors of the API count as "not yet".
 

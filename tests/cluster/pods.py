@@ -7,7 +7,7 @@ from typing import Any
 from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import NotFound
 from hami_core_py.lab.pod_facts import shares_of, told
-from tests.cluster.daemons import eventually
+from tests.cluster.daemons import PATIENCE_SECONDS, eventually
 
 COUNT, MEMORY, PERCENT, CORES = (
     "nvidia.com/gpu",
@@ -83,7 +83,7 @@ class Pods:
         """All of them."""
         return self.client.list(self._collection)[0]
 
-    def bound(self, name: str, seconds: float = 30.0) -> str:
+    def bound(self, name: str, seconds: float = PATIENCE_SECONDS) -> str:
         """Wait until one is bound; its node."""
 
         def probe() -> str:
@@ -95,7 +95,7 @@ class Pods:
         except AssertionError as problem:
             raise AssertionError(f"{problem}; told {told(self.get(name))!r}") from problem
 
-    def refused(self, name: str, *words: str, seconds: float = 30.0) -> str:
+    def refused(self, name: str, *words: str, seconds: float = PATIENCE_SECONDS) -> str:
         """Wait until one is told why it waits, with these words; the text."""
 
         def probe() -> str:
@@ -107,7 +107,7 @@ class Pods:
         except AssertionError as problem:
             raise AssertionError(f"{problem}; told {told(self.get(name))!r}") from problem
 
-    def in_phase(self, name: str, phase: str = "Running", seconds: float = 60.0) -> Pod:
+    def in_phase(self, name: str, phase: str = "Running", seconds: float = PATIENCE_SECONDS) -> Pod:
         """Wait until one is in a phase; as it is then."""
 
         def probe() -> Pod | None:

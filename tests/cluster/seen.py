@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hami_core_py.cluster.errors import ApiError
-from tests.cluster.daemons import eventually
+from tests.cluster.daemons import PATIENCE_SECONDS, eventually
 from tests.cluster.pods import Pods
 
 TOLD = "--- told"
@@ -18,7 +18,7 @@ def telling(then: str = "exec sleep 600") -> list[str]:
 
 
 def env_of(
-    pods: Pods, name: str, container: str = "main", *, previous: bool = False, seconds: float = 30.0
+    pods: Pods, name: str, container: str = "main", *, previous: bool = False, seconds: float = PATIENCE_SECONDS
 ) -> dict[str, str]:
     """Environment of a container as its process received it. :param previous: of the run before the present one."""
 

@@ -49,7 +49,7 @@ class Stage:
                 agent.start(self.drivers.get(shape.name, {}))
             for name in self.nodes:
                 self.agents[name].wait_ready()
-                eventually(f"devices of {name} offered", lambda name=name: self._offers(name), 60)  # type: ignore[misc]
+                eventually(f"devices of {name} offered", lambda name=name: self._offers(name))  # type: ignore[misc]
             for name in self.simulators:
                 monitor = self.monitors[name] = MonitorProcess(self.hami, name, self.nodes[name].state_dir)
                 ending.callback(monitor.daemon.stop)
@@ -87,7 +87,7 @@ class Stage:
                         eventually("the kubelet's devices gone", lambda: not self._offers(step.node), 5)
                     self.agents[step.node].wait_ready()
         if step.action in ("start", "restart") and step.node:
-            eventually(f"devices of {step.node} offered", lambda: self._offers(step.node), 60)
+            eventually(f"devices of {step.node} offered", lambda: self._offers(step.node))
 
     def env_of(self, pod: Mapping[str, Any], container: str) -> Mapping[str, str]:
         """Environment of a container as its process received it: the runtime's own account of what it started."""

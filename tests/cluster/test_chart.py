@@ -107,7 +107,7 @@ def test_release_comes_changes_and_goes_while_shared_pods_run(chart: Chart) -> N
         chart.uninstall()
         assert {p["metadata"]["uid"]: shares_of(p) for p in pods.all()} == seen
         assert all(len(shares) == 1 for shares in seen.values())
-        eventually("nothing left", lambda: everything(plane) == before, 60)
+        eventually("nothing left", lambda: everything(plane) == before)
     finally:
         hami.stop()
         pods.clear()

@@ -151,7 +151,7 @@ def test_disruption_budget_is_respected(scene: Scene, pods: Pods) -> None:
     eventually("held back", lambda: scene.scheduler.evictor and scene.scheduler.evictor.outcomes["held_back"] > before)
     assert not is_ending(pods, "greedy")
     pods.client.delete(f"{BUDGETS}/keep")
-    eventually("the pod ends", lambda: is_ending(pods, "greedy"), 60)
+    eventually("the pod ends", lambda: is_ending(pods, "greedy"))
 
 
 def test_nobody_but_a_nodes_own_agent_writes_such_an_event(scene: Scene, pods: Pods) -> None:

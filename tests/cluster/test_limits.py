@@ -98,7 +98,7 @@ def test_container_that_takes_the_limiter_away_is_seen_and_evicted(stage: Stage,
     uid = pods.create(pod("escape", containers=[escape], terminationGracePeriodSeconds=5))["metadata"]["uid"]
     pods.in_phase("escape")
     try:
-        eventually("the pod is evicted", lambda: is_ending(pods, "escape", uid), 90)
+        eventually("the pod is evicted", lambda: is_ending(pods, "escape", uid))
         reasons = {e["reason"]: e for e in pods.client.list("/api/v1/namespaces/default/events")[0] if about(e) == uid}
         assert {"LimitNotHeld", "EvictedForLimit"} <= set(reasons)
         assert reasons["LimitNotHeld"]["source"] == {"component": "hami-monitor", "host": "node-a"}

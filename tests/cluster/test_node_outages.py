@@ -20,7 +20,7 @@ def pods(agent: AgentProcess, node: Node) -> Iterator[Pods]:
 
 
 def wait_offered(node: Node, amount: int = 64) -> None:
-    eventually(f"{amount} of {COUNT} offered", lambda: node.allocatable(COUNT) == amount, 60)
+    eventually(f"{amount} of {COUNT} offered", lambda: node.allocatable(COUNT) == amount)
 
 
 def run(pods: Pods, name: str, memory_mib: int, then: str = "exec sleep 600") -> str:
@@ -66,7 +66,7 @@ def test_totals_stay_through_a_kubelet_restart(pods: Pods, node: Node, agent: Ag
 def test_totals_are_there_again_after_somebody_zeroed_them(pods: Pods, node: Node, agent: AgentProcess) -> None:
     path = f"/api/v1/nodes/{node.name}/status"
     node.plane.client.patch(path, {"status": {"capacity": {MEMORY: "0"}, "allocatable": {MEMORY: "0"}}})
-    eventually("the total again", lambda: node.allocatable(MEMORY) == 20000, 90)
+    eventually("the total again", lambda: node.allocatable(MEMORY) == 20000)
 
 
 def test_container_that_restarts_after_a_kubelet_restart_keeps_its_share(
@@ -74,7 +74,7 @@ def test_container_that_restarts_after_a_kubelet_restart_keeps_its_share(
 ) -> None:
     before = run(pods, "p", 2300, "sleep 15; exit 1")
     node.restart_kubelet()
-    eventually("another container", lambda: container_id(pods, "p") != before, 60)
+    eventually("another container", lambda: container_id(pods, "p") != before)
     pods.in_phase("p")
     check(pods, "p", 2300)
 
@@ -124,7 +124,7 @@ def test_container_crashes_while_the_agent_is_away_and_runs_again_when_it_is_bac
     finally:
         agent.start()
         agent.wait_ready()
-    eventually("another container", lambda: container_id(pods, "p") != before, 90)
+    eventually("another container", lambda: container_id(pods, "p") != before)
     check(pods, "p", 1900)
     wait_offered(node)
 
@@ -141,7 +141,7 @@ def test_agent_killed_between_bind_and_allocate_loses_nothing(pods: Pods, node: 
         node.kubelet.resume()
     agent.wait_ready()
     # Whether the kubelet looks at the pod before the new agent has registered is a race that the kubelet decides.
-    last = eventually("an end", lambda: pods.get("unlucky")["status"]["phase"] in ("Running", "Failed"), 60)
+    last = eventually("an end", lambda: pods.get("unlucky")["status"]["phase"] in ("Running", "Failed"))
     assert last
     if pods.get("unlucky")["status"]["phase"] == "Failed":
         pods.refused("unlucky", "UnexpectedAdmissionError")
@@ -167,7 +167,7 @@ def test_agent_killed_between_allocate_and_start_loses_nothing(pods: Pods, node:
     agent.start()
     agent.wait_ready()
     for number, name in enumerate(names):
-        phase = eventually("an end", lambda n=name: settled(pods, n), 90)  # type: ignore[misc]
+        phase = eventually("an end", lambda n=name: settled(pods, n))  # type: ignore[misc]
         if phase == "Running":
             check(pods, name, 500 + number)
     wait_offered(node)
@@ -193,7 +193,7 @@ def test_container_restarts_while_the_api_server_is_away(
         )
     finally:
         api_server.resume()
-    eventually("its status", lambda: container_id(pods, "p") != before, 60)
+    eventually("its status", lambda: container_id(pods, "p") != before)
     check(pods, "p", 2100)
 
 

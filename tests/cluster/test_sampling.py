@@ -55,7 +55,7 @@ def test_pod_that_fits_no_node_of_a_thousand_is_told_so_in_few_words(crowd: Pods
 
 def test_many_pods_find_their_nodes(crowd: Pods) -> None:
     crowd.create_all([pod(f"p{number:03}", gpu(1, 2500, 10)) for number in range(200)])
-    eventually("all bound", lambda: all(p["spec"].get("nodeName") for p in crowd.all()), 120, every=0.5)
+    eventually("all bound", lambda: all(p["spec"].get("nodeName") for p in crowd.all()), 240, every=0.5)
     used: dict[str, int] = {}
     for each in crowd.all():
         for share in shares_of(each):

@@ -138,7 +138,7 @@ def test_pods_created_at_once_never_exceed_a_card(hami: Hami, pods: Pods) -> Non
         return sum(bool(each["spec"].get("nodeName")) for each in found) == 12
 
     # Four cards of 10,000 MiB hold three shares each.
-    eventually("12 of 20 pods bound", settled, 60)
+    eventually("12 of 20 pods bound", settled)
     assert set(used.values()) == {9000}
     assert len(used) == 4
 

@@ -62,7 +62,7 @@ class Webhook:
 
 def client_of(issued: ServerCertificate, url: str) -> httpx.Client:
     context = ssl.create_default_context(cadata=issued.authority_pem.decode())
-    return httpx.Client(base_url=url, verify=context, timeout=20)
+    return httpx.Client(base_url=url, verify=context, timeout=60)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_files_are_looked_at_again_and_again(tmp_path: Path) -> None:
     reloader = CertificateReloader(Context(ssl.PROTOCOL_TLS_SERVER), issued.certificate, issued.key, check_seconds=0.01)
     reloader.start()
     issue_certificate(tmp_path)
-    assert loaded.wait(20)
+    assert loaded.wait(60)
     reloader.stop()
 
 
@@ -197,7 +197,7 @@ def test_api_server_admits_through_the_webhook(webhook: Webhook) -> None:
         "admissionReviewVersions": ["v1"],
     }
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-    with ApiServer() as api, httpx.Client(base_url=api.url, timeout=20) as client:
+    with ApiServer() as api, httpx.Client(base_url=api.url, timeout=60) as client:
         assert client.post(path, json={"metadata": {"name": "hami"}, "webhooks": [hook]}).status_code == 201
 
         def create(raw: dict[str, Any]) -> httpx.Response:
@@ -223,7 +223,7 @@ def test_pod_of_a_cluster_is_judged_as_its_author_wrote_it(
     tmp_path: Path, configured: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HAMI_MOCK_DEVICES", configured["HAMI_MOCK_DEVICES"])
-    with ApiServer() as api, httpx.Client(base_url=api.url, timeout=20) as client:
+    with ApiServer() as api, httpx.Client(base_url=api.url, timeout=60) as client:
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url)
         bound = pod(container(count=1), annotations={"hami.io/vgpu-node": "n1", "notes": "x"}, nodeName="n1")
         bound["metadata"] = {"name": "train", "annotations": bound["metadata"]["annotations"]}
@@ -293,7 +293,7 @@ def test_process_serves_tls_and_ends_cleanly_on_sigterm(tmp_path: Path, configur
                 assert response["allowed"]
                 assert ("patch" in response) is is_patched
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.communicate()
@@ -311,6 +311,6 @@ def test_process_that_cannot_serve_says_why(
     configured: dict[str, str], arguments: tuple[str, ...], sentence: str
 ) -> None:
     process = start(configured, *arguments)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert sentence in errors

@@ -116,7 +116,7 @@ def test_core_alone_starts_and_ends(environment: Environment, tmp_path: Path) ->
         url = process.stdout.readline().strip()
         assert urllib.request.urlopen(f"{url}/healthz").read() == b"ok\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_extra_brings_the_backend_with_its_version_and_hooks(environment: Environment) -> None:

@@ -25,7 +25,7 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def certify(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", "from hami_backend_mock.sim import main; main()", "certify", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 def test_a_library_that_limits_nothing_fails_and_is_told_why(idle: Path) -> None:

@@ -20,7 +20,7 @@ def command(state: Path, *words: str) -> "subprocess.CompletedProcess[str]":
         [sys.executable, "-m", "hami_backend_mock.sim", "--state", str(state), *words],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
 
 
@@ -30,7 +30,7 @@ def on(state: Path, program: str) -> str:
         env=os.environ | sim.environment(state),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -126,12 +126,12 @@ def test_rounds_go_on_while_somebody_is_there_and_leave_nobody_paused(regions: d
 
     rounds = Rounds(lambda _: went.release(), let_go, period_seconds=0.01, forgotten_seconds=0.2)
     rounds.tell(held)
-    assert went.acquire(timeout=20)
-    assert went.acquire(timeout=20)
-    assert gone.wait(20), "they end when nobody speaks of containers any more"
+    assert went.acquire(timeout=60)
+    assert went.acquire(timeout=60)
+    assert gone.wait(60), "they end when nobody speaks of containers any more"
     assert marks(regions["patient"]) == (1, 0)
     gone.clear()
     rounds.tell(held)
-    assert went.acquire(timeout=20)
+    assert went.acquire(timeout=60)
     rounds.end()
-    assert gone.wait(20)
+    assert gone.wait(60)

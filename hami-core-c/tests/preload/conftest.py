@@ -92,7 +92,7 @@ class Program:
 
     def stop(self) -> int:
         self.send("stop")
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 class Node:

@@ -61,7 +61,7 @@ class Node:
     def run(self, program: str, **environment: str) -> str:
         """Output of a program that ends by itself."""
         process = self.start(program, **environment)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=120)
         assert process.returncode == 0
         return output.strip()
 

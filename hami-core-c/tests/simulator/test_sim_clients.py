@@ -40,7 +40,7 @@ def run(bare, python):
     def on_it(program: str) -> str:
         log = bare.state.with_name("calls")
         variables = bare.environment(LD_LIBRARY_PATH=str(bare.libraries), HAMI_SIM_LOG=str(log))
-        done = subprocess.run([python, "-c", program], env=variables, capture_output=True, text=True, timeout=100)
+        done = subprocess.run([python, "-c", program], env=variables, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
         assert "refused" not in log.read_text()
         return done.stdout.strip()
@@ -105,6 +105,6 @@ print(all(one is not None for one in asked))
         env=bare.environment(LD_LIBRARY_PATH=str(bare.libraries)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (done.stdout.strip(), done.stderr) == ("True", "")

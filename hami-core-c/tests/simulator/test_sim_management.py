@@ -19,7 +19,7 @@ def nvml(bare):
         head = "import json, pynvml as n\nn.nvmlInit()\nhandle = n.nvmlDeviceGetHandleByIndex\n"
         variables = bare.environment(LD_LIBRARY_PATH=str(bare.libraries), **environment)
         done = subprocess.run(
-            [sys.executable, "-c", head + program], env=variables, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", head + program], env=variables, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

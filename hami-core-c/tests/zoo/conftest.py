@@ -50,7 +50,7 @@ def run(zoo: Path) -> Run:
         container: Container, *words: str, status: int = 0, before: tuple[str, ...] = (), **more: str
     ) -> dict[str, int]:
         done = subprocess.run(
-            [*before, str(zoo), *words], env=container.environment(**more), capture_output=True, text=True, timeout=60
+            [*before, str(zoo), *words], env=container.environment(**more), capture_output=True, text=True, timeout=120
         )
         assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
         return said(done.stdout)

@@ -61,7 +61,7 @@ def test_a_pid_that_is_used_again_keeps_nobodys_memory_alive(
     pair: Container, zoo: Path, tmp_path: Path, judged: Callable[[], None]
 ) -> None:
     command = [*PID_SPACE, "--mount-proc", "bash", "-c", REUSE, "bash", str(zoo), str(tmp_path)]
-    done = subprocess.run(command, env=pair.environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=pair.environment(), capture_output=True, text=True, timeout=120)
     assert done.stdout.split("\n")[:4] == ["took 0", "took 0", "took 0", "same 1"], (done.stdout, done.stderr)
     judged()
 
@@ -103,7 +103,7 @@ class Machine:
             **more,
         }
         command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", inside, "sh", "/mnt/zoo", *words]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, (done.stdout, done.stderr)
         return said(done.stdout)
 

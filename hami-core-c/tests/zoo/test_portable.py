@@ -59,6 +59,6 @@ def test_it_needs_an_old_c_library_alone(machine: Path) -> None:
 def test_it_holds_a_program_to_its_limit(machine: Path, mib: str, answer: int) -> None:
     settings = ["-E", f"LD_PRELOAD={machine}/libvgpu.so", "-E", f"LD_LIBRARY_PATH={machine}"]
     command = [EMULATOR or "", "-L", SYSROOT, *settings, str(machine / "zoo"), "take", mib]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, said(done.stdout)) == (0, {"took": answer}), done.stderr
     assert (machine / "region.cache").stat().st_size > 2008952

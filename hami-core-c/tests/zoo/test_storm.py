@@ -74,14 +74,14 @@ def test_whatever_processes_do_and_whoever_ends_them_the_limit_holds(
     finally:
         os.killpg(group, signal.SIGKILL)
         for process in [leader, *everybody]:
-            process.wait(20)
+            process.wait(60)
         while reap_orphan(first.pid):
             pass
         ctypes.CDLL(None).prctl(SUBREAPER, 0, 0, 0, 0)
     assert len(everybody) > count
     assert first.stdin is not None
     first.stdin.close()
-    assert first.wait(20) == 0
+    assert first.wait(60) == 0
     verdict = json.loads(node.sim("judge", check=False))
     assert all(judged["violations"] == 0 for judged in verdict), verdict
     last = one.run()

@@ -43,7 +43,7 @@ Answer = TypeVar("Answer")
 Json = dict[str, Any]
 
 
-def eventually(what: str, probe: Callable[[], Answer | None], seconds: float = 15.0) -> Answer:
+def eventually(what: str, probe: Callable[[], Answer | None], seconds: float = 60.0) -> Answer:
     """The first truthy answer of a probe."""
     deadline = time.monotonic() + seconds
     while True:
@@ -156,7 +156,7 @@ class KubeletSide(dp_grpc.RegistrationServicer):  # type: ignore[misc]  # genera
             f"unix://{self.directory}/{request.endpoint}", [("grpc.use_local_subchannel_pool", 1)]
         )
         stub = dp_grpc.DevicePluginStub(channel)
-        options = stub.GetDevicePluginOptions(dp.Empty(), timeout=5, wait_for_ready=True)
+        options = stub.GetDevicePluginOptions(dp.Empty(), timeout=30, wait_for_ready=True)
         plugin = Registered(channel, stub, options)
         self.plugins[request.resource_name] = plugin
         self.registrations.append(request.resource_name)
@@ -185,7 +185,7 @@ class KubeletSide(dp_grpc.RegistrationServicer):  # type: ignore[misc]  # genera
         request = dp.AllocateRequest()
         for ids in requests:
             request.container_requests.add(devices_ids=ids)
-        return list(self.plugins[resource].stub.Allocate(request, timeout=20).container_responses)
+        return list(self.plugins[resource].stub.Allocate(request, timeout=60).container_responses)
 
     def admit(
         self, uid: str, container: str, ids: Sequence[str], resource: str = COUNT
@@ -214,7 +214,7 @@ class KubeletSide(dp_grpc.RegistrationServicer):  # type: ignore[misc]  # genera
 
     def prestart(self, ids: Sequence[str], resource: str = COUNT) -> None:
         """PreStartContainer for the container with these ids."""
-        self.plugins[resource].stub.PreStartContainer(dp.PreStartContainerRequest(devices_ids=ids), timeout=30)
+        self.plugins[resource].stub.PreStartContainer(dp.PreStartContainerRequest(devices_ids=ids), timeout=60)
 
     def refused(self, ids: Sequence[str], resource: str = COUNT) -> tuple[grpc.StatusCode, str]:
         """Code and text of a PreStartContainer that must fail."""

@@ -79,7 +79,7 @@ def test_preferred_ids_are_on_the_devices_of_the_container_that_waits_for_so_man
     request = dp.PreferredAllocationRequest()
     for size in (1, 2, 3):
         request.container_requests.add(available_deviceIDs=available, allocation_size=size)
-    answer = world.kubelet.plugins["acme.example/npu"].stub.GetPreferredAllocation(request, timeout=5)
+    answer = world.kubelet.plugins["acme.example/npu"].stub.GetPreferredAllocation(request, timeout=60)
     assert [sorted(one.deviceIDs) for one in answer.container_responses] == [["npu-1::0"], ["npu-2::0", "npu-3::0"], []]
 
 
@@ -220,7 +220,7 @@ def test_call_that_the_kubelet_gave_up_gives_the_lock_back(node):
     call.cancel()
     node.eventually("the cancellation to arrive", call.cancelled)
     # The server learns of it through the connection; a further call over it comes after.
-    node.kubelet.plugins["acme.example/npu"].stub.GetDevicePluginOptions(dp.Empty(), timeout=5)
+    node.kubelet.plugins["acme.example/npu"].stub.GetDevicePluginOptions(dp.Empty(), timeout=60)
     plugin_stub_waits.clear()
     node.eventually("the lock to be given back", lambda: LOCK not in node.annotations())
     assert_given_back(node)

@@ -217,7 +217,7 @@ def test_process_keeps_certificates_until_it_is_told_to_end(client: Client, kube
         assert is_for(leaf(client, "webhook-tls"), SERVER, authority_of(client))
         assert 'hami_certificate_end_timestamp_seconds{secret="webhook-tls"}' in httpx.get(f"{url}/metrics").text
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

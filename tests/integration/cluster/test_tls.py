@@ -110,7 +110,7 @@ def test_server_of_another_authority_is_not_talked_to(tmp_path: Path, url: str) 
 def test_quiet_watch_over_tls_stops_at_once(tmp_path: Path, url: str, authority: Authority) -> None:
     client = client_of(tmp_path, url, authority)
     watcher = Watcher(client, "/api/v1/nodes", on_event=lambda _k, _o: None, on_sync=lambda _items: None).start()
-    assert watcher.synced.wait(10)
+    assert watcher.synced.wait(60)
 
     watcher.stop(timeout_seconds=5)
 

@@ -64,7 +64,7 @@ def add(client: Client) -> Callable[[str], Any]:
 def test_what_is_there_and_what_comes_is_told(names: Names, client: Client, add: Callable[[str], Any]) -> None:
     add("a")
     names.watcher.start()
-    assert names.watcher.synced.wait(10)
+    assert names.watcher.synced.wait(60)
     add("b")
     client.delete(f"{NODES}/a")
 
@@ -73,7 +73,7 @@ def test_what_is_there_and_what_comes_is_told(names: Names, client: Client, add:
 
 def test_event_that_is_not_understood_does_not_stop_the_next(names: Names, add: Callable[[str], Any]) -> None:
     names.watcher.start()
-    assert names.watcher.synced.wait(10)
+    assert names.watcher.synced.wait(60)
     add("poison")
     add("b")
 
@@ -83,7 +83,7 @@ def test_event_that_is_not_understood_does_not_stop_the_next(names: Names, add: 
 
 def test_cut_watch_resumes_without_a_new_list(names: Names, api: ApiServer, add: Callable[[str], Any]) -> None:
     names.watcher.start()
-    assert names.watcher.synced.wait(10)
+    assert names.watcher.synced.wait(60)
     add("a")
     assert names.become("a")
     assert api.end_watches() == 1
@@ -109,7 +109,7 @@ def test_expired_watch_lists_anew(names: Names, api: ApiServer, client: Client, 
 
 def test_server_that_is_away_is_asked_until_it_is_back(names: Names, api: ApiServer, client: Client) -> None:
     names.watcher.start()
-    assert names.watcher.synced.wait(10)
+    assert names.watcher.synced.wait(60)
     api.stop()
     api.store.create("nodes", {"metadata": {"name": "while-away"}})
     api.start()
@@ -124,7 +124,7 @@ def test_server_that_was_away_from_the_start_is_waited_for(client: Client, api: 
     assert not names.watcher.synced.wait(0.2)
     api.start()
 
-    assert names.watcher.synced.wait(20)
+    assert names.watcher.synced.wait(60)
     names.watcher.stop()
 
 
@@ -138,7 +138,7 @@ def test_list_that_fails_is_tried_again(names: Names, api: ApiServer, add: Calla
 
 def test_stop_ends_a_quiet_watch_at_once(names: Names) -> None:
     names.watcher.start()
-    assert names.watcher.synced.wait(10)
+    assert names.watcher.synced.wait(60)
     names.watcher.stop(timeout_seconds=5)
 
     assert not names.watcher._thread.is_alive()

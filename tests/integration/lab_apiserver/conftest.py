@@ -31,5 +31,5 @@ def core(api_client: client.ApiClient) -> client.CoreV1Api:
 @pytest.fixture
 def http(server: ApiServer) -> Iterator[httpx.Client]:
     # There is no TLS to verify; without this each client would read all certificates of the system.
-    with httpx.Client(base_url=server.url, timeout=20, verify=False) as client:
+    with httpx.Client(base_url=server.url, timeout=60, verify=False) as client:
         yield client

@@ -36,7 +36,7 @@ def test_the_recordings_cover_what_people_do() -> None:
 
 
 def test_kubectl_gets_the_answers_it_was_recorded_with(server: ApiServer) -> None:
-    with httpx.Client(base_url=server.url, timeout=20, verify=False) as http:
+    with httpx.Client(base_url=server.url, timeout=60, verify=False) as http:
         for recording in recordings():
             if "scene" in recording:
                 SCENES[recording["scene"]](server, "train")

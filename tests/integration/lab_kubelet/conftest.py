@@ -32,7 +32,7 @@ Json = dict[str, Any]
 Answer = TypeVar("Answer")
 
 
-def eventually(what: str, probe: Callable[[], Answer | None], seconds: float = 15.0) -> Answer:
+def eventually(what: str, probe: Callable[[], Answer | None], seconds: float = 60.0) -> Answer:
     """The first truthy answer of a probe."""
     deadline = time.monotonic() + seconds
     while True:
@@ -77,7 +77,7 @@ class Plugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # generated c
     def register(self, **changes: str) -> None:
         request: Json = {"version": "v1beta1", "endpoint": self.endpoint, "resource_name": self.resource} | changes
         with grpc.insecure_channel(f"unix://{self.root}/device-plugins/kubelet.sock") as channel:
-            dp_grpc.RegistrationStub(channel).Register(dp.RegisterRequest(**request), timeout=5)
+            dp_grpc.RegistrationStub(channel).Register(dp.RegisterRequest(**request), timeout=30)
 
     def stop(self) -> None:
         if self.server is not None:
@@ -304,8 +304,8 @@ class Lab:
         with grpc.insecure_channel(f"unix://{self.root}/pod-resources/kubelet.sock") as channel:
             stub = pr_grpc.PodResourcesListerStub(channel)
             if name is None:
-                return stub.List(pr.ListPodResourcesRequest(), timeout=5).pod_resources
-            return stub.Get(pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=5).pod_resources
+                return stub.List(pr.ListPodResourcesRequest(), timeout=30).pod_resources
+            return stub.Get(pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=30).pod_resources
 
 
 @pytest.fixture

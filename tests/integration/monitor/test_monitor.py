@@ -31,7 +31,7 @@ DEVICES = (device("npu-0", memory_mib=8192), device("npu-1", memory_mib=0, healt
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def eventually(what: str, probe: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(what: str, probe: Callable[[], Any], seconds: float = 60.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (answer := probe()):
         assert time.monotonic() < deadline, f"never seen: {what}"
@@ -59,7 +59,7 @@ class Scene:
         )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
-        self.http = httpx.Client(base_url=self.url)
+        self.http = httpx.Client(base_url=self.url, timeout=60)
 
     def set_node(self, name: str) -> None:
         inventory = render_inventory("mock", DEVICES, "late")
@@ -104,6 +104,12 @@ class Scene:
 
     def names_of(self, pod: str) -> set[str]:
         return {name for name, labels in self.scrape() if ("pod", pod) in labels}
+
+
+def of_the_cluster(scene: Scene) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Series of what API server and records say. What a backend measures is shown only while it is fresh, and a busy machine may
+    take longer over a measurement than these tests' short interval."""
+    return {series for series in scene.scrape() if not series[0].startswith("hami_mock_")}
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +180,12 @@ def test_scrapes_ask_nobody_and_always_answer_the_same_series(scene: Scene) -> N
     scene.add_pod("train", memory_mib=2048)
     eventually("what the backend measures", lambda: "hami_mock_container_memory_used_bytes" in scene.names_of("train"))
     scene.api.stop()
-    series = set(scene.scrape())
-    assert all(set(scene.scrape()) == series for _ in range(100))
-    scene.api.start()
+    try:
+        series = of_the_cluster(scene)
+        assert ("pod", "train") in {label for _, labels in series for label in labels}
+        assert all(of_the_cluster(scene) == series for _ in range(100))
+    finally:
+        scene.api.start()
 
 
 def test_monitor_without_a_cluster_is_alive_and_not_ready_and_ends_cleanly(tmp_path: Path) -> None:
@@ -186,9 +195,9 @@ def test_monitor_without_a_cluster_is_alive_and_not_ready_and_ends_cleanly(tmp_p
     process = subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     url = process.stdout.readline().strip()
-    answer = httpx.get(f"{url}/readyz")
+    answer = httpx.get(f"{url}/readyz", timeout=60)
     assert (answer.status_code, answer.text) == (503, "node and pods are not listed yet\n")
-    assert httpx.get(f"{url}/healthz").status_code == 200
+    assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 0
+    assert process.wait(timeout=60) == 0
     process.stdout.close()

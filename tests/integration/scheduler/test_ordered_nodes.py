@@ -36,7 +36,7 @@ class LockWatch:
         self._last: dict[str, str] = {}
         self.watcher = Watcher(world.client, NODES, on_event=lambda _k, node: self._note(node), on_sync=self._sync)
         self.watcher.start()
-        assert self.watcher.synced.wait(10)
+        assert self.watcher.synced.wait(60)
 
     def _sync(self, nodes: list[Any]) -> None:
         for node in nodes:

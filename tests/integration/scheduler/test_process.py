@@ -61,7 +61,7 @@ def test_process_becomes_ready_answers_and_ends_cleanly(run: Run) -> None:
     assert "process_resident_memory_bytes" in httpx.get(f"{url}/metrics").text
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_probes_and_metrics_have_a_port_without_the_extender(run: Run) -> None:

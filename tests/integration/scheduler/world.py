@@ -31,7 +31,7 @@ from hami_core_py.testing.plugins import make_plugin
 Json = dict[str, Any]
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def acme_ask(*plugins: tuple[str, object]) -> Ask:
@@ -130,7 +130,7 @@ class World:
         app.include_router(self.extender.router())
         app.include_router(operations(self.scheduler.missing, registry))
         self.server = HttpServer(self.extender.around(app), Listen()).start()
-        self.http = httpx.Client(base_url=self.server.url, timeout=10.0)
+        self.http = httpx.Client(base_url=self.server.url, timeout=30.0)
         self.scheduler.start()
         assert self.scheduler.wait_until_ready(PATIENCE_SECONDS)
         return self

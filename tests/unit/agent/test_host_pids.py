@@ -63,7 +63,7 @@ def ask(path):
     program = subprocess.Popen(
         [sys.executable, "-c", ASK, hostpids.SOCKET], cwd=path.parent, stdout=subprocess.PIPE, text=True
     )
-    told, _ = program.communicate(timeout=20)
+    told, _ = program.communicate(timeout=60)
     return program.pid, int(told or -1)
 
 

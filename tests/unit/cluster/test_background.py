@@ -20,7 +20,7 @@ def test_stopping_does_what_waits_first() -> None:
     go, done = threading.Event(), []
 
     def work(number: int) -> None:
-        go.wait(10)
+        go.wait(60)
         done.append(number)
 
     worker = Worker(work, "stopped")
@@ -53,12 +53,12 @@ def test_what_comes_beyond_the_most_that_may_wait_is_not_taken() -> None:
 
     def work(number: int) -> None:
         begun.set()
-        go.wait(10)
+        go.wait(60)
         done.append(number)
 
     worker = Worker(work, "full", most=1)
     worker.take(0)
-    assert begun.wait(10)
+    assert begun.wait(60)
     assert (worker.take(1), worker.take(2)) == (True, False)
     go.set()
     worker.stop(10)
@@ -67,7 +67,7 @@ def test_what_comes_beyond_the_most_that_may_wait_is_not_taken() -> None:
 
 def test_worker_that_hangs_does_not_hold_up_the_end_for_ever() -> None:
     go = threading.Event()
-    worker = Worker(lambda _: go.wait(10), "hanging")
+    worker = Worker(lambda _: go.wait(60), "hanging")
     worker.take(None)
     worker.stop(0.05)
     go.set()

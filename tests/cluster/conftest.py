@@ -55,6 +55,7 @@ def hami(fake_plane: ControlPlane) -> Iterator[Hami]:
 @pytest.fixture
 def pods(hami: Hami) -> Iterator[Pods]:
     """The pods of a test on fake nodes; pods and nodes go when it ends."""
+    hami.run_again()
     found = Pods(hami.plane.client)
     yield found
     found.clear()

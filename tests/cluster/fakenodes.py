@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hami_core_py.cluster.client import Client, join_path
+from hami_core_py.cluster.errors import AlreadyExists
 from hami_core_py.codecs.native import inventory_key, render_inventory
 from hami_core_py.decisions.totals import node_totals
 from hami_core_py.models.devices import Device, DeviceId
@@ -55,16 +56,18 @@ def add_node(
     if devices:
         text = render_inventory(family.backend, devices, "late")
         metadata["annotations"] = {inventory_key(family.backend): text}
-    client.create(
-        NODES,
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": metadata,
-            "spec": {"taints": list(taints)},
-            "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
-        },
-    )
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "spec": {"taints": list(taints)},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+    }
+    try:
+        client.create(NODES, node)
+    except AlreadyExists:  # An earlier attempt of the test has left it.
+        client.delete(join_path("api", "v1", "nodes", name))
+        client.create(NODES, node)
     return name
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from hami_core_py.cluster.client import join_path
-from hami_core_py.cluster.errors import AlreadyExists, ApiError
+from hami_core_py.cluster.errors import AlreadyExists, ApiError, NotFound
 from hami_core_py.commands.common import load
 from hami_core_py.decisions.totals import resources_counted
 from hami_core_py.lab.loopback import answers, free_ports, listens
@@ -105,9 +105,18 @@ class Hami:
         self._register()
 
     def stop(self) -> None:
-        """End both."""
+        """End both, and let pods be created without the webhook."""
+        with contextlib.suppress(ApiError):
+            self.plane.client.delete(f"{WEBHOOKS}/hami")
         for daemon in (self.webhook, self.extender):
             daemon.stop()
+
+    def run_again(self) -> None:
+        """Start what a test that failed may have left ended or stopped in its tracks."""
+        for daemon, start in ((self.extender, self.start_extender), (self.webhook, self.start_webhook)):
+            daemon.resume()
+            if daemon.pid is None:
+                start()
 
     def start_extender(self, *flags: str) -> None:
         """Start the extender; returns once it can decide."""
@@ -139,6 +148,8 @@ class Hami:
 
     def _register(self) -> None:
         body = webhook_configuration(self.webhook_port, self.plane.authority.bundle())
+        with contextlib.suppress(NotFound):  # Another one may have been ended before its time.
+            self.plane.client.delete(f"{WEBHOOKS}/hami")
         self.plane.client.create(WEBHOOKS, body)
         eventually("the webhook in force", self._is_in_force)
 

@@ -104,6 +104,14 @@ class Node:
         self.kubelet.stop()
         self.start_kubelet()
 
+    def run_again(self) -> None:
+        """Start what a test that failed may have left ended or stopped in its tracks."""
+        if self.containerd.daemon.pid is None:
+            self.containerd.start()
+        self.kubelet.resume()
+        if self.kubelet.pid is None:
+            self.start_kubelet()
+
     def object(self) -> Mapping[str, Any]:
         """The Node object."""
         return self.plane.client.get(join_path("api", "v1", "nodes", self.name))

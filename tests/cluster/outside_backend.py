@@ -90,7 +90,7 @@ backends:
         """What its driver says on a node."""
         for number in range(count):
             folder = self.driver / f"npu{number}"
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             facts = {"serial": f"serial-{node.name}-{number}", "model": "Quasar 1", "memory_mib": "16384"}
             for name, value in facts.items():
                 (folder / name).write_text(value)

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hami_core_py.cluster.client import Client, join_path
-from hami_core_py.cluster.errors import NotFound
+from hami_core_py.cluster.errors import AlreadyExists, NotFound
 from hami_core_py.lab.pod_facts import shares_of, told
 from tests.cluster.daemons import PATIENCE_SECONDS, eventually
 
@@ -67,8 +67,12 @@ class Pods:
         return f"{self._collection}/{name}"
 
     def create(self, body: Mapping[str, Any]) -> Pod:
-        """Create one; as it was stored."""
-        return self.client.create(self._collection, body)
+        """Create one, in place of one that an earlier attempt of the test has left; as it was stored."""
+        try:
+            return self.client.create(self._collection, body)
+        except AlreadyExists:
+            self.delete(body["metadata"]["name"])
+            return self.client.create(self._collection, body)
 
     def create_all(self, bodies: Sequence[Mapping[str, Any]], threads: int = 8) -> None:
         """Create many at the same time."""

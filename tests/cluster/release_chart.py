@@ -20,7 +20,9 @@ class Chart:
         self.plane = plane
 
     def install(self, *flags: str) -> None:
-        """Install it."""
+        """Install it, in place of one that an earlier attempt of a test has left."""
+        if self.plane.tool("helm", "status", NAME, "--namespace", NAMESPACE).returncode == 0:
+            self.clear()
         self._helm("install", NAME, CHART, "--namespace", NAMESPACE, "--create-namespace", *BACKENDS, *flags)
 
     def upgrade(self, *flags: str) -> str:

@@ -1,13 +1,14 @@
 """Eviction of pods whose limits do not hold: monitor, scheduler and tenant, each with its own rights at a real API server."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from hami_core_py.cluster.client import Client, join_path
-from hami_core_py.cluster.errors import ApiError, Forbidden
+from hami_core_py.cluster.errors import ApiError, Forbidden, NotFound
 from hami_core_py.cluster.events import Events, is_kept_from_others
 from hami_core_py.codecs.native import RECORD, render_shares
 from hami_core_py.commands.common import load
@@ -32,6 +33,7 @@ class Scene:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self.chart, hami = plane, Chart(plane), Hami(plane)
+        self.chart.clear()
         # Before the policies, which would not have us say what devices a node has.
         self.family = hami.family
         self.nodes = [add_node(plane.client, n, self.family, devices_of(self.family, n, 1)) for n in ("own", "other")]
@@ -98,6 +100,8 @@ def pods(scene: Scene) -> Iterator[Pods]:
     """A tenant's pods; they go when the test ends."""
     found = Pods(scene.plane.client)
     yield found
+    with suppress(NotFound):
+        found.client.delete(f"{BUDGETS}/keep")
     found.clear()
 
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from hami_backend_nvidia import limiter
 
-from hami_core_py.cluster.client import join_path
 from hami_core_py.lab.scenario import load_scenario
 from hami_core_py.lab.steps import Scenario
 from tests.cluster.daemons import eventually
@@ -68,6 +67,7 @@ def prometheus(stage: Stage, directory: Path) -> Iterator[Prometheus]:
 def test_container_is_held_to_its_limits_and_prometheus_knows(
     stage: Stage, scenario: Scenario, prometheus: Prometheus
 ) -> None:
+    Pods(stage.plane.client).clear()
     play(stage, scenario)
     hungry, large = 'pod="hungry",namespace="default",container="main"', 'pod="large",namespace="default"'
     # Its series have ended with it, and their last values are not shown as if it still ran.
@@ -84,9 +84,7 @@ def test_container_is_held_to_its_limits_and_prometheus_knows(
 
 
 def test_container_waits_while_a_more_important_one_computes(stage: Stage) -> None:
-    pods = Pods(stage.plane.client)
-    for name in ("small", "large"):
-        pods.delete(name)
+    Pods(stage.plane.client).clear()
     play(stage, load_scenario(EXAMPLES / "priority.yaml"))
 
 
@@ -125,9 +123,7 @@ def monitor_with_its_own_rights(stage: Stage) -> MonitorProcess:
     kinds = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
     found = [one for one in found if one["kind"] in kinds or one["kind"].startswith("Validating")]
     stage.plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(found))
-    space = join_path("api", "v1", "namespaces", NODES)
-    body: dict[str, Any] = pod("monitor", nodeName="node-a", serviceAccountName=AGENT)
-    stage.plane.client.create(f"{space}/pods", body)
+    Pods(stage.plane.client, NODES).create(pod("monitor", nodeName="node-a", serviceAccountName=AGENT))
     account = chart.as_account(NODES, AGENT, "monitor")
     account.close()
     kubeconfig = stage.plane.directory / f"{NODES}-{AGENT}-monitor.kubeconfig"

@@ -60,17 +60,19 @@ def pods(node: Node) -> Iterator[Pods]:
 def before(node: Node, pods: Pods) -> Iterator[v210.Plugin]:
     """The node under v2.10, with pods that run."""
     plugin = v210.Plugin(pods, node.name, CARDS, node.kubelet_dir)
-    plugin.start()
-    eventually("the old plugin's devices", lambda: node.allocatable(COUNT) == 20)
-    for name, held in HELD.items():
-        # A restarted container of "one" runs again with what it was given at first.
-        then = "exec sleep 600" if name != "one" else "until [ -e /end ]; do sleep 0.2; done"
-        limits = [gpu(len(each), each[0][1], each[0][2]) for each in held]
-        containers = [container(f"c{i}", one, command=telling(then)) for i, one in enumerate(limits)]
-        v210.place(pods, pod(name, containers=containers), node.name, held)
-        pods.in_phase(name)
-    yield plugin
-    plugin.stop()
+    try:
+        plugin.start()
+        eventually("the old plugin's devices", lambda: node.allocatable(COUNT) == 20)
+        for name, held in HELD.items():
+            # A restarted container of "one" runs again with what it was given at first.
+            then = "exec sleep 600" if name != "one" else "until [ -e /end ]; do sleep 0.2; done"
+            limits = [gpu(len(each), each[0][1], each[0][2]) for each in held]
+            containers = [container(f"c{i}", one, command=telling(then)) for i, one in enumerate(limits)]
+            v210.place(pods, pod(name, containers=containers), node.name, held)
+            pods.in_phase(name)
+        yield plugin
+    finally:
+        plugin.stop()
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +138,8 @@ def test_pods_of_v210_run_on(after: AgentProcess, pods: Pods) -> None:
 
 
 def test_their_shares_count_and_nothing_is_given_twice(after: AgentProcess, pods: Pods) -> None:
+    for name in ("rest", "little"):
+        pods.delete(name)
     # 1500 MiB of the first card and 6500 of the second are left.
     pods.create(pod("too-much", gpu(1, 6501)))
     pods.refused("too-much", "0/1 nodes are available")

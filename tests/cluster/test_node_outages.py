@@ -12,8 +12,14 @@ from tests.cluster.seen import agrees, env_of, telling
 
 
 @pytest.fixture
-def pods(agent: AgentProcess, node: Node) -> Iterator[Pods]:
-    """The pods of a test on the real node; they go when it ends."""
+def pods(system: Hami, agent: AgentProcess, node: Node) -> Iterator[Pods]:
+    """The pods of a test on the real node; they go when it ends. Everything runs, also after a test that failed."""
+    system.run_again()
+    node.run_again()
+    if agent.daemon.pid is None:
+        agent.start()
+    agent.wait_ready()
+    wait_offered(node)
     found = Pods(node.plane.client)
     yield found
     found.clear()

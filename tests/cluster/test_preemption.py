@@ -1,9 +1,11 @@
 """Preemption by the real kube-scheduler, with the extender's verb: evict where it helps, and only there."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from hami_core_py.cluster.errors import AlreadyExists
 from tests.cluster.daemons import eventually
 from tests.cluster.fakenodes import add_node, devices_of
 from tests.cluster.hami import Hami
@@ -16,7 +18,8 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 def high(hami: Hami) -> Iterator[str]:
     """A priority class above the ordinary."""
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
-    hami.plane.client.create(CLASSES, body)
+    with suppress(AlreadyExists):
+        hami.plane.client.create(CLASSES, body)
     yield "high"
     hami.plane.client.delete(f"{CLASSES}/high")
 

@@ -12,6 +12,7 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,8 @@ TURN = 32
 """Answers to one container before the others have their turn."""
 PAUSE_SECONDS = 0.002
 """Rest after a round in which a container used up its turn: whoever asks without end costs little."""
+SWEEP_SECONDS = 10.0
+"""How often all folders are looked at: another agent may have ended that listened in some, or a socket could not be made."""
 _BESIDE = f".{SOCKET}"
 _CREDENTIALS = struct.Struct("3i")
 
@@ -56,8 +59,8 @@ class HostPids:
         numbers it would tell are not the host's.
     """
 
-    def __init__(self, holdings: Holdings, proc: Path = Path("/proc")) -> None:
-        self._holdings = holdings
+    def __init__(self, holdings: Holdings, proc: Path = Path("/proc"), *, sweep_seconds: float = SWEEP_SECONDS) -> None:
+        self._holdings, self._sweep_seconds = holdings, sweep_seconds
         self._is_able = _namespace(proc) == FIRST_NAMESPACE
         self._lock = threading.Lock()
         self._listeners: dict[str, _Listener] = {}
@@ -124,8 +127,13 @@ class HostPids:
         listener.listener.close()
 
     def _run(self) -> None:
+        swept = time.monotonic()
         while not self._stopped.is_set():
-            ready = self._selector.select()
+            ready = self._selector.select(self._sweep_seconds)
+            if time.monotonic() - swept >= self._sweep_seconds:
+                for holding in self._holdings.all():
+                    self.tend(holding.name)
+                swept = time.monotonic()
             is_busy = False
             with self._lock:
                 for key, _ in ready:

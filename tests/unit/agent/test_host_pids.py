@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,8 @@ def serve(holdings, tmp_path):
     running = []
     proc = proc_of_a_host(tmp_path)
 
-    def start():
-        running.append(HostPids(holdings, proc))
+    def start(**options):
+        running.append(HostPids(holdings, proc, **options))
         running[-1].start()
         return running[-1]
 
@@ -156,6 +157,19 @@ def test_a_second_agent_of_the_node_leaves_the_first_ones_containers_alone(holdi
     assert told == pid
     first.stop()
     assert not socket_of(holdings, holding).exists()
+
+
+def test_containers_of_an_agent_that_ended_are_taken_over_by_the_other(holdings, serve):
+    holding = holdings.create("Acme", ["a"])
+    first = serve()
+    serve(sweep_seconds=0.05)
+    first.stop()
+    until = time.monotonic() + 60
+    while not socket_of(holdings, holding).exists():
+        assert time.monotonic() < until, "nobody listens any more"
+        time.sleep(0.01)
+    pid, told = ask(socket_of(holdings, holding))
+    assert told == pid
 
 
 def test_an_agent_that_does_not_see_the_host_tells_nothing(holdings, tmp_path):

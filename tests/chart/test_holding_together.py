@@ -9,7 +9,7 @@ import yaml
 
 from hami_core_py.cli import LazyGroup, main
 from hami_core_py.commands.common import load
-from tests.chart.rendering import CHART, NAMESPACE, SETS, Object, objects, one, run, workloads
+from tests.chart.rendering import CHART, NAMESPACE, SETS, Object, container, objects, one, run, workload, workloads
 
 IN_SECRETS_OF_ANOTHER = frozenset({"cert-manager", "cert-manager and mtls", "own certificates"})
 """Value sets in which somebody else makes the Secrets."""
@@ -183,6 +183,24 @@ def test_commands_know_the_options_they_are_started_with(name: str) -> None:
             env = {entry["name"] for entry in c.get("env", ())}
             needed = [o for o in command.params if o.required and getattr(o, "envvar", None) not in env]
             assert [o.opts for o in needed if not set(o.opts) & given] == []
+
+
+def test_whatever_runs_in_an_agents_container_knows_its_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = (
+        "--set",
+        "devicePlugin.kubeletDir=/k,devicePlugin.stateDir=/s,devicePlugin.cdiDir=/c,devicePlugin.identity=late",
+    )
+    of = workload(objects(*chosen, *SETS["one backend"]), "hami-device-plugin-nvidia")
+    for entry in container(of, "device-plugin")["env"]:
+        if "value" in entry:
+            monkeypatch.setenv(entry["name"], entry["value"])
+    agent = load(None).settings.agent
+    assert (*map(str, (agent.kubelet_dir, agent.state_dir, agent.cdi_dir)), agent.identity) == (
+        "/k",
+        "/s",
+        "/c",
+        "late",
+    )
 
 
 @every_set

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -36,7 +37,6 @@ class Site:
         self.directory = directory
         self.plane = ControlPlane(directory / "plane")
         self.node = Node(self.plane, directory / "node")
-        self._proxy = Daemon(self.plane.directory / "logs", "service-address")
 
     @contextlib.contextmanager
     def set_up(self) -> Iterator["Site"]:
@@ -44,12 +44,8 @@ class Site:
         archives = (our_images.ours(app_version()), our_images.kube_scheduler(self.plane.release))
         with contextlib.ExitStack() as ending:
             ending.enter_context(self.plane)
-            # Pods find the API server by its Service; there is no kube-proxy that would lead them there.
-            _address("add")
-            ending.callback(_address, "delete")
-            target = self.plane.url.partition("//")[2]
-            self._proxy.start([sys.executable, "-m", "tests.cluster.forward", f"{API_SERVICE}:443", target])
-            ending.callback(self._proxy.stop)
+            # Pods find the API server by its Service.
+            ending.enter_context(self.leads(API_SERVICE, 443, self.plane.url.partition("//")[2]))
             self.node.directory.mkdir()
             simulator = Simulator(self.node.directory / "sim" / "state", {"host": self.node.name, **CARDS})
             self.node.containerd.runtime = str(write_runtime(self.node.directory, simulator.start()))
@@ -57,6 +53,18 @@ class Site:
             for archive in archives:
                 self.node.containerd.load_image(archive)
             yield self
+
+    @contextlib.contextmanager
+    def leads(self, address: str, port: int, target: str) -> Iterator[None]:
+        """A Service's address leads somewhere, as kube-proxy would see to; there is none."""
+        proxy = Daemon(self.plane.directory / "logs", f"service-{address}")
+        _address("add", address)
+        try:
+            proxy.start([sys.executable, "-m", "tests.cluster.forward", f"{address}:{port}", target])
+            yield
+        finally:
+            proxy.stop()
+            _address("delete", address)
 
     def type_in(self, script: str) -> str:
         """What a shell prints where kubectl and helm are found and know the cluster; ``pytest -s`` shows the transcript.
@@ -79,12 +87,26 @@ class Site:
         """Our own pods."""
         return [pod for space, _ in OURS for pod in self.plane.client.list(_pods(space))[0]]
 
+    def schedulers(self) -> list[str]:
+        """Names of the scheduler pods that are not ending."""
+        found = (pod["metadata"] for pod in self.ours())
+        return [one["name"] for one in found if "scheduler" in one["name"] and "deletionTimestamp" not in one]
+
+    def leader(self) -> str:
+        """The pod whose kube-scheduler holds the Lease; empty: nobody does."""
+        path = join_path("apis", "coordination.k8s.io", "v1", "namespaces", NAMESPACE, "leases", "hami-scheduler")
+        return str(self.plane.client.get(path)["spec"].get("holderIdentity") or "").partition("_")[0]
+
+    def pid_of(self, container: str, pod: str = "") -> int:
+        """A container's first process. :param pod: whose container; empty: any pod's."""
+        crictl = self.node.containerd.crictl
+        of_pod = ("--label", f"io.kubernetes.pod.name={pod}") if pod else ()
+        listed = crictl("ps", "--name", f"^{container}$", *of_pod, "--quiet").split()
+        return int(json.loads(crictl("inspect", listed[0]))["info"]["pid"])
+
     def process_of(self, container: str) -> Mapping[str, str]:
         """``/proc/PID/status`` of a container's first process, by field."""
-        crictl = self.node.containerd.crictl
-        listed = crictl("ps", "--name", f"^{container}$", "--quiet").split()
-        pid = json.loads(crictl("inspect", listed[0]))["info"]["pid"]
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{self.pid_of(container)}/status").read_text().splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
     def account(self) -> str:
@@ -105,7 +127,10 @@ def app_version() -> str:
 
 def commands(page: str) -> list[str]:
     """The blocks of a page that a reader types in."""
-    return re.findall(r"^```bash\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [
+        textwrap.dedent(block) for _, block in re.findall(r"^( *)```bash\n(.*?)^\1```", text, re.MULTILINE | re.DOTALL)
+    ]
 
 
 def seconds_to_ready(pod: Mapping[str, Any]) -> float:
@@ -121,5 +146,5 @@ def _pods(space: str) -> str:
     return join_path("api", "v1", "namespaces", space, "pods")
 
 
-def _address(verb: str) -> None:
-    subprocess.run(["ip", "address", verb, f"{API_SERVICE}/32", "dev", "lo"], capture_output=True, check=False)
+def _address(verb: str, address: str) -> None:
+    subprocess.run(["ip", "address", verb, f"{address}/32", "dev", "lo"], capture_output=True, check=False)

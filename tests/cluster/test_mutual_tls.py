@@ -1,9 +1,6 @@
 """kube-scheduler and extender over mutual TLS, as the chart sets them up: its arguments, configuration, rights, certificates."""
 
-import ssl
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ import pytest
 import yaml
 
 from hami_core_py.lab.loopback import answers, free_ports
+from tests.cluster.calls import is_heard
 from tests.cluster.daemons import Daemon, eventually
 from tests.cluster.fakenodes import add_node, devices_of, remove_nodes
 from tests.cluster.hami import SCHEDULER, Hami
@@ -35,7 +33,7 @@ class Site:
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self.chart = plane, Chart(plane)
         self.folder = plane.directory / "mutual-tls"
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         extender, operated, kept = (f"127.0.0.1:{port}" for port in free_ports(3))
         self.url, self.probes = f"https://{extender}", f"http://{operated}/readyz"
         self._here = {ADDRESS: extender, OPERATED: operated, KEPT: kept}
@@ -50,7 +48,7 @@ class Site:
         for folder, secret in FOLDERS.items():
             files = eventually(f"Secret {secret} filled", lambda secret=secret: self._files(secret))  # type: ignore[misc]
             here = self.folder / Path(folder).name
-            here.mkdir()
+            here.mkdir(exist_ok=True)
             self._here[folder] = f"{here}/"
             for name, text in files.items():
                 (here / name).write_text(text)
@@ -75,16 +73,7 @@ class Site:
 
     def answers_to(self, certificate: Path | None = None, key: Path | None = None) -> bool:
         """Whether the extender hears a client with this certificate, or without any."""
-        context = ssl.create_default_context(cafile=self.folder / "extender" / "ca.crt")
-        if certificate is not None:
-            context.load_cert_chain(certificate, key)
-        try:
-            urllib.request.urlopen(f"{self.url}/bind", data=b"{}", context=context, timeout=5).close()
-        except urllib.error.HTTPError:
-            return True
-        except OSError:
-            return False
-        return True
+        return is_heard(f"{self.url}/bind", self.folder / "extender" / "ca.crt", certificate, key)
 
     def _files(self, secret: str) -> dict[str, str]:
         files = self.chart.texts_of("secrets", secret)

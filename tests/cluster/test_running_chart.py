@@ -5,12 +5,15 @@ One installation is taken from its beginning to its end; the tests are its chapt
 
 import json
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hami_core_py.cluster.client import join_path
 from hami_core_py.cluster.errors import ApiError, NotFound
@@ -18,14 +21,22 @@ from tests.cluster.daemons import eventually
 from tests.cluster.installation import Site, commands, seconds_to_ready
 from tests.cluster.node import INSIDE
 from tests.cluster.outside_backend import Outside
-from tests.cluster.pods import COUNT, MEMORY, Pods, container, gpu, pod, shares_of
-from tests.cluster.release_chart import NAMESPACE, NODES, everything
+from tests.cluster.pods import COUNT, MEMORY, PERCENT, Pods, container, gpu, pod, shares_of
+from tests.cluster.release_chart import NAMESPACE, NODES, Chart, everything
 from tests.cluster.seen import agrees, env_of, telling
 
 pytestmark = pytest.mark.timeout(900)
 
 SYS_PTRACE = 1 << 19
+DOCTOR = f"{sys.executable} -m hami_core_py doctor"
 KEEP = "--reset-then-reuse-values"
+CERTIFICATES = "/etc/kubernetes"
+"""Where the page puts them; it is the machine's own."""
+# A leader that is silent for six seconds is none any more.
+TWO_SCHEDULERS = (
+    "scheduler.replicas=2,scheduler.leaderElect.leaseDuration=6s,scheduler.leaderElect.renewDeadline=4s,"
+    "scheduler.leaderElect.retryPeriod=1s"
+)
 OF_THE_TEST_NODE = {
     # Its folders lie over the machine's, it has a process namespace of its own, and its runtime shows the simulated driver
     # to a container's first process alone.
@@ -84,6 +95,15 @@ def outside(installed: Site) -> Outside:
     return made
 
 
+@pytest.fixture(scope="module")
+def two_schedulers(installed: Site) -> Site:
+    """The same with two scheduler pods, in each of which kube-scheduler calls its extender over mutual TLS."""
+    values = f"{TWO_SCHEDULERS},scheduler.extender.transport=mtls"
+    installed.type_in(f"helm upgrade hami charts/hami --namespace {NAMESPACE} {KEEP} --set {values}")
+    installed.roll_out()
+    return installed
+
+
 def sharing(name: str, limits: Mapping[str, str]) -> dict[str, Any]:
     """A pod with a share that says what it received."""
     return pod(name, containers=[container("main", limits, command=telling())])
@@ -104,6 +124,23 @@ def run_of(pods: Pods, name: str) -> tuple[str, str, int]:
     (status,) = found["status"]["containerStatuses"]
     assert status["ready"]
     return json.dumps(shares_of(found)), status["containerID"], status["restartCount"]
+
+
+def calls_of(site: Site, name: str) -> float:
+    """How often an extender was called, by its own count."""
+    path = join_path("api", "v1", "namespaces", NAMESPACE, "pods", f"{name}:9395", "proxy", "metrics")
+    lines = site.plane.client.text(path).splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("hami_extender_calls_total{"))
+
+
+def hears(site: Site, name: str, authority: Path, certificate: Sequence[Path] = ()) -> bool:
+    """Whether an extender listens to somebody in its pod's network who shows this certificate and key, or none."""
+    arguments = ("https://127.0.0.1:9444/bind", authority, *certificate)
+    network = f"--net=/proc/{site.pid_of('extender', name)}/ns/net"
+    done = subprocess.run(
+        ["nsenter", network, "--", sys.executable, "-m", "tests.cluster.calls", *arguments], check=False
+    )
+    return done.returncode == 0
 
 
 def concerned_by_settings(site: Site) -> set[str]:
@@ -133,13 +170,16 @@ def test_processes_have_no_rights_but_those_that_the_security_page_names(install
         assert {int(process[f"Cap{kind}"], 16) for kind in ("Eff", "Prm", "Bnd")} == {capabilities}, name
         assert process["Uid"].split()[1] == ("0" if is_on_node else "65532"), name
         assert (process["NoNewPrivs"], process["Seccomp"]) == ("1", "2"), name
+        print(f"{name}: {process['VmRSS']} resident")
 
 
 def test_doctor_finds_nothing_wrong_in_the_cluster_and_on_the_node(installed: Site) -> None:
-    assert "no problem found" in installed.type_in(f"{sys.executable} -m hami_core_py doctor")
-    in_agent = "exec daemonset/hami-device-plugin-nvidia --container device-plugin -- hami doctor --node -o json"
-    told = installed.type_in(f"kubectl --namespace {NODES} {in_agent} || true")
-    assert {one["code"] for one in json.loads(told)["findings"]} <= OF_THE_TEST_NODE
+    cluster, node = commands("how-to/doctor.md")
+    assert "no problem found" in installed.type_in(cluster.replace("hami doctor", DOCTOR))
+    told = installed.type_in(f"{node.rstrip()} -o json || true")
+    found = {(one["code"], one["subject"]) for one in json.loads(told)["findings"]}
+    assert {code for code, _ in found} <= OF_THE_TEST_NODE
+    assert "backend mock" not in {subject for _, subject in found}
 
 
 def test_upgrade_and_rollback_replace_our_pods_and_leave_a_running_share_alone(
@@ -191,6 +231,70 @@ def test_backend_from_outside_runs_by_a_value_beside_ours(installed: Site, pods:
     gets_its_share(pods, "ours-too")
 
 
+def test_second_scheduler_takes_over_from_one_that_hangs_and_knows_what_that_has_given(
+    two_schedulers: Site, pods: Pods
+) -> None:
+    pods.create(sharing("before", gpu(1, **{PERCENT: "60"})))
+    pods.in_phase("before")
+    first = two_schedulers.leader()
+    (second,) = {name for name in two_schedulers.schedulers() if name != first}
+    assert calls_of(two_schedulers, first) > 0
+    assert calls_of(two_schedulers, second) == 0
+    for container_name in ("kube-scheduler", "extender"):
+        os.kill(two_schedulers.pid_of(container_name, first), signal.SIGSTOP)
+    # kube-scheduler adds up memory and percent apart: that these two do not fit one card only an extender knows.
+    pods.create(sharing("too-much", gpu(1, 20000)))
+    pods.create(sharing("fits", gpu(1, 5000)))
+    pods.in_phase("fits")
+    assert two_schedulers.leader() == second
+    pods.refused("too-much", "its devices lack free memory")
+    two_schedulers.type_in(f"kubectl -n {NAMESPACE} delete pod {first} --grace-period=0 --force")
+    pods.delete("before")
+    pods.in_phase("too-much")
+    for name in ("too-much", "fits"):
+        pods.delete(name)
+    two_schedulers.roll_out()
+
+
+def test_extender_over_mutual_tls_hears_nobody_but_its_kube_scheduler(two_schedulers: Site, tmp_path: Path) -> None:
+    for name, text in Chart(two_schedulers.plane).texts_of("secrets", "hami-extender-client-tls").items():
+        (tmp_path / name).write_text(text)
+    authority, *own = (tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key"))
+    # The cluster's own authority is not the extender's.
+    stranger = two_schedulers.plane.authority.issue("stranger", "kube-scheduler", "system:masters")
+    leader = two_schedulers.leader()
+    assert hears(two_schedulers, leader, authority, own)
+    assert not hears(two_schedulers, leader, authority, stranger)
+    assert not hears(two_schedulers, leader, authority)
+
+
+def test_kube_scheduler_of_the_cluster_calls_the_extender_as_the_page_says(installed: Site, pods: Pods) -> None:
+    install, keys, entry, address, look = commands("how-to/existing-kube-scheduler.md")
+    installed.type_in(
+        install.replace("helm install", f"helm upgrade {KEEP} --set scheduler.replicas=1,webhook.replicas=1")
+    )
+    here = str(installed.directory / "kubernetes")
+    installed.type_in(keys.replace(CERTIFICATES, here))
+    (extender,) = yaml.safe_load(installed.type_in(entry).replace(CERTIFICATES, here))["extenders"]
+    service = installed.type_in(address)
+    assert extender["urlPrefix"] == f"https://hami-extender.{NAMESPACE}.svc:9444"
+    extender["urlPrefix"] = f"https://{service}:9444"
+    (name,) = installed.schedulers()
+    pod_address = Pods(installed.plane.client, NAMESPACE).get(name)["status"]["podIP"]
+    configuration = str(installed.plane.directory / "scheduler.json")
+    with installed.leads(service, 9444, f"{pod_address}:9444"):
+        installed.plane.start_scheduler({"extenders": [extender]})
+        try:
+            gets_its_share(pods, "by-the-clusters-own")
+            pods.create(pod("plain"))
+            pods.in_phase("plain")
+            pods.delete("plain")
+            look = look.replace("hami doctor", DOCTOR).replace(f"{CERTIFICATES}/scheduler-config.yaml", configuration)
+            assert "no problem found" in installed.type_in(look)
+        finally:
+            installed.plane.start_scheduler({})
+
+
 def test_uninstalled_as_the_page_says_nothing_is_left(
     installed: Site, pods: Pods, steady: str, before: set[str]
 ) -> None:
@@ -198,6 +302,9 @@ def test_uninstalled_as_the_page_says_nothing_is_left(
     uninstall, clean, *_ = commands("how-to/uninstall.md")
     installed.type_in(uninstall)
     eventually("objects of ours gone", lambda: everything(installed.plane) == before)
+    # kube-scheduler's Lease is left, as v2.10 leaves one: it is in nobody's way.
+    (again,) = (line for line in commands("how-to/install.md")[0].splitlines() if line.startswith("helm install"))
+    installed.type_in(f"{again} --dry-run=server > /dev/null")
     assert run_of(pods, steady) == run
     pods.clear()
     installed.type_in(clean)

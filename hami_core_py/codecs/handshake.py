@@ -1,5 +1,6 @@
 """The handshake of the v2.10 dialect: a node annotation in which scheduler and node plugin answer one another."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -8,6 +9,8 @@ from hami_core_py.codecs.times import SECOND_NS
 REQUESTING: Final = "Requesting"
 
 _FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+# Narrower than what ``strptime`` takes, which passes over missing zeros.
+_STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{1,2}:[0-9]{2}:[0-9]{2}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -27,7 +30,7 @@ def requested_at(text: str) -> int | None:
     v2.10 writes the time of its own zone without naming it; it is taken for UTC, which we write.
     """
     _, mark, stamp = text.partition("_")
-    if not mark:
+    if not mark or not _STAMP.fullmatch(stamp):
         return None
     try:
         moment = datetime.strptime(stamp, _FORMAT).replace(tzinfo=UTC)

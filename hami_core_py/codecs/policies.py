@@ -91,17 +91,25 @@ def read_selection(annotations: Mapping[str, str], family: Family) -> Selection:
 
 
 def parse_ids(text: str) -> frozenset[str] | None:
-    """Device ids from a comma list; ``None``, no constraint, when it names none, as blanks and commas alone do."""
-    return frozenset(_words(text)) or None
+    """Device ids from a comma list; ``None``, no constraint, when it is blank. Commas alone name a device that no node has."""
+    return frozenset(piece.strip() for piece in text.split(",")) if text.strip() else None
 
 
 def parse_models(text: str) -> tuple[str, ...] | None:
-    """Model words from a comma list, in order; ``None``, no constraint, when it names none, as blanks and commas alone do.
+    """Model words from a comma list, in order; ``None``, no constraint, when it is blank. Commas alone name no model.
 
     A word matches as part of a model; written ``=Model Name`` it is the whole model.
     """
+    if not text.strip():
+        return None
     words = (f"={word[1:].strip()}" if word.startswith("=") else word for word in _words(text))
-    return tuple(dict.fromkeys(word for word in words if word != "=")) or None
+    return tuple(dict.fromkeys(word for word in words if word != "="))
+
+
+def empty_wishes(annotations: Mapping[str, str], family: Family) -> tuple[str, ...]:
+    """Keys of the lists of wanted devices that are written but name none, so that no device of the family will do."""
+    given = ((key, annotations.get(key, "")) for key in (*family.selectors.ids, *family.selectors.models))
+    return tuple(key for key, text in given if text.strip() and not any(word != "=" for word in _words(text)))
 
 
 def read_switch(annotations: Mapping[str, str], keys: Iterable[str]) -> bool:
@@ -141,4 +149,4 @@ def _models(annotations: Mapping[str, str], keys: Iterable[str], family: Family)
 
 
 def _union(lists: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
-    return frozenset().union(*(ids for ids in lists if ids)) or None
+    return frozenset().union(*(ids for ids in lists if ids)) - {""} or None

@@ -81,10 +81,10 @@ def read_percent(container: ContainerView, pod: PodView, family: Family) -> int 
     text = amount_of(container, resource, family.resources)
     if resource is None or text is None:
         return None
-    where = place(pod, container, resource)
-    if text.startswith("-"):
-        return -whole_number(text[1:], where, unit="percent")
-    return whole_number(text, where, unit="percent")
+    where, digits = place(pod, container, resource), text.removeprefix("-")
+    highest = max(MAX_AMOUNT, int(parse_quantity(digits, where)))
+    percent = whole_number(digits, where, highest=highest, unit="percent")
+    return percent if digits == text else -percent
 
 
 def read_units(text: str, where: str, rule: MemoryRule) -> int:

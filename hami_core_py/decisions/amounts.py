@@ -7,6 +7,7 @@ for the whole device, as other HAMi versions in the same cluster do.
 from typing import Final
 
 from hami_core_py.codecs.fields import shown
+from hami_core_py.codecs.policies import empty_wishes
 from hami_core_py.codecs.quantities import bytes_suffix, parse_quantity, same_amount, units_of_bytes, whole_number
 from hami_core_py.codecs.requests import amount_of, place, read_units
 from hami_core_py.errors import BadInputError, RequestError
@@ -37,6 +38,12 @@ def doubled_memory(container: ContainerView, family: Family) -> str | None:
         return None
     both = f"both {names.memory} and {names.memory_percent} are given"
     return f"container {container.name!r}: {both}; only {names.memory} counts"
+
+
+def unfulfillable(pod: PodView, family: Family) -> str | None:
+    """A warning when a list of wanted devices names none, as a stray comma does not; every device is refused then."""
+    keys = empty_wishes(pod.annotations, family)
+    return f"annotation {keys[0]} names nothing, so that no device will do; leave it out or name one" if keys else None
 
 
 def refuse_impossible(container: ContainerView, pod: PodView, family: Family) -> None:

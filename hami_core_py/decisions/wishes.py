@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hami_core_py.codecs.quantities import same_amount
 from hami_core_py.codecs.requests import amount_of
-from hami_core_py.decisions.amounts import doubled_memory
+from hami_core_py.decisions.amounts import doubled_memory, unfulfillable
 from hami_core_py.decisions.edits import Edits, Path
 from hami_core_py.decisions.requests import families_named
 from hami_core_py.errors import RequestError
@@ -90,8 +90,9 @@ def gather_defaults(pod: PodView, ask: Ask) -> Wishes:
     for position, container in enumerate(pod.containers):
         for family in families_named(container, ask):
             _want_default_count(wishes, position, container, family)
-            if warning := doubled_memory(container, family):
-                wishes.warnings[warning] = None
+            for warning in (doubled_memory(container, family), unfulfillable(pod, family)):
+                if warning is not None:
+                    wishes.warnings[warning] = None
     return wishes
 
 

@@ -37,6 +37,7 @@ def test_t01_privileged_pod_without_a_card_keeps_its_scheduler():
         (True, "default-scheduler", "vgpu-sched"),
         (True, "volcano", None),
         (True, "vgpu-sched", "vgpu-sched"),
+        (False, None, "vgpu-sched"),
         (False, "default-scheduler", None),
         (False, "volcano", None),
         (False, "vgpu-sched", "vgpu-sched"),

@@ -4,7 +4,7 @@ import pytest
 
 from hami_core_py.codecs.records import NODE, read_record
 from hami_core_py.models.views import pod_view
-from tests.cases.scene import ALLOCATED, Cluster, ask_of, card, container, node, pod, with_policy
+from tests.cases.scene import ALLOCATED, Cluster, ask_of, card, container, created, node, pod, with_policy
 
 
 @pytest.mark.parametrize("policy", ["binpack", "spread"])
@@ -59,7 +59,6 @@ ALL = {"g0", "g1", "g2"}
         ({"nouse-gputype": "T4,"}, {"g0", "g1"}),
         ({"nouse-gputype": ""}, ALL),
         ({"use-gputype": ""}, ALL),
-        ({"use-gputype": ","}, ALL),
         ({"use-gpuuuid": " g0 , g2 ", "nouse-gpuuuid": "g2"}, {"g0"}),
         ({"use-gpuuuid": ""}, ALL),
         ({"use-gputype": "=NVIDIA A10"}, {"g0"}),
@@ -71,6 +70,14 @@ def test_t14_selection_lists(annotations, left):
     assert set(cluster.cards(pod(container(gpu=len(left), mem=1), annotations=texts))[0]) == left
     one_more = pod(container(gpu=len(left) + 1, mem=1), annotations=texts)
     assert cluster.refusals(one_more).keys() - {None} == ALL - left
+
+
+def test_t14_list_of_commas_names_no_card_as_in_v210_and_the_author_is_told():
+    asked = pod(container(gpu=1, mem=1), annotations={"nvidia.com/use-gputype": ","})
+    assert Cluster(node(*MODELS)).refusals(asked) == dict.fromkeys(ALL, "model-not-selected")
+    verdict = created(asked)
+    assert verdict.allowed
+    assert "nvidia.com/use-gputype names nothing" in verdict.warnings[0]
 
 
 def test_t17_card_that_is_not_healthy_is_never_chosen():

@@ -95,8 +95,8 @@ def _record(piece: str, where: str) -> RegisteredDevice:
         memory_mib=parse_int(memory, f"{where}: memory", InventoryError),
         core_units=parse_int(cores, f"{where}: core", InventoryError),
         model=model,
-        numa=parse_int(numa, f"{where}: numa", InventoryError, lowest=-_MAX_INT64, highest=_MAX_INT64),
         healthy=parse_flag(healthy, f"{where}: health", InventoryError),
+        numa=parse_int(numa, f"{where}: numa", InventoryError, lowest=-_MAX_INT64, highest=_MAX_INT64),
         index=parse_int(index, f"{where}: index", InventoryError, lowest=0, highest=_MAX_INT64),
         mode=mode,
     )

@@ -51,6 +51,7 @@ def test_separators_alone_are_no_devices() -> None:
         ("a,1,2,,m,0,true:", "core"),
         ("a,1,2,3,m, 0,true:", "numa"),
         ("a,1,2,3,m,0,yes:", "health"),
+        ("a,1,2,3,m,x,yes:", "health"),
         ("a,1,2,3,m,0,true,-1,soft:", "index"),
         ("a,1,2,3,m,0,true,1_0,soft:", "index"),
         (f"a,{'9' * 5000},2,3,m,0,true:", "count"),

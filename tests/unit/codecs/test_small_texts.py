@@ -71,7 +71,9 @@ def test_request_is_known_by_its_word_and_says_when() -> None:
     assert requested_at(text) == TEN_O_CLOCK
 
 
-@pytest.mark.parametrize("text", ["Requesting", "Requesting_soon", "Requesting_2026-08-30T10:00:00Z"])
+@pytest.mark.parametrize(
+    "text", ["Requesting", "Requesting_soon", "Requesting_2026-08-30T10:00:00Z", "Requesting_2026-8-30 10:00:00"]
+)
 def test_request_without_a_time_says_nothing(text: str) -> None:
     assert is_request(text)
     assert requested_at(text) is None

@@ -6,6 +6,7 @@ from hami_core_py.codecs.policies import (
     DEVICE_POLICY,
     NODE_POLICY,
     WEIGHTS,
+    empty_wishes,
     parse_chain,
     parse_ids,
     parse_models,
@@ -52,10 +53,19 @@ def test_empty_words_of_a_list_count_for_nothing(text: str) -> None:
     assert chosen(nouse_type=text) == ["g0", "g1"]
 
 
-@pytest.mark.parametrize("text", ["", "  ", ",", " , ,"])
+@pytest.mark.parametrize("text", ["", "  "])
 @pytest.mark.parametrize("key", ["use_type", "nouse_type", "use_uuid", "nouse_uuid"])
-def test_list_that_names_nothing_is_no_constraint(key: str, text: str) -> None:
+def test_blank_list_is_no_constraint(key: str, text: str) -> None:
     assert chosen(**{key: text}) == ["g0", "g1", "g2"]
+
+
+@pytest.mark.parametrize("text", [",", " , ,"])
+def test_list_of_commas_wants_nothing_and_refuses_nothing(text: str) -> None:
+    assert chosen(use_type=text) == chosen(use_uuid=text) == []
+    assert chosen(nouse_type=text) == chosen(nouse_uuid=text) == ["g0", "g1", "g2"]
+    assert empty_wishes({"acme.example/use-type": text, "acme.example/nouse-type": text}, ACME) == (
+        "acme.example/use-type",
+    )
 
 
 def test_ids_are_trimmed_and_unwanted_ones_win() -> None:
@@ -76,7 +86,8 @@ def test_exact_word_can_be_unwanted() -> None:
 
 
 def test_lone_equals_sign_is_no_word() -> None:
-    assert parse_models("=, =") is None
+    assert parse_models("=, =") == ()
+    assert empty_wishes({"acme.example/use-type": "="}, ACME) == ("acme.example/use-type",)
 
 
 def test_device_must_be_in_every_list_of_wanted_ids() -> None:

@@ -172,6 +172,7 @@ def test_percentage_of_nothing_is_none(text: str) -> None:
 
 def test_more_than_everything_is_everything() -> None:
     assert memory_of(percent=140) == MemoryPercent(100)
+    assert memory_of(percent=2**32 + 50) == MemoryPercent(100)
 
 
 def test_percentage_that_is_no_whole_number_is_refused() -> None:

@@ -209,13 +209,6 @@ def type_select(vector: Vector) -> Json:
     return {"value": model_selected(vector.input["type"], selection)}
 
 
-def may_differ(vector: Vector) -> str:
-    """A wanted list of commas names nothing, so we take it for no constraint, as v2.10 does for blanks."""
-    use = vector.input.get("use") or ""
-    names_nothing = "," in use and not use.replace(",", " ").strip()
-    return "a list of commas is no constraint, in v2.10 it fits nothing" if names_nothing else ""
-
-
 def nothing_reserved(_: Vector, answer: Json) -> Json:
     """v2.10 tells no list from an empty one; both mean that nothing is reserved."""
     return {"value": []} if answer == {"value": None} else answer
@@ -238,4 +231,3 @@ KINDS = {
     "type-select": type_select,
 }
 EXPECTED = {"mig-decode": nothing_reserved}
-MAY_DIFFER = {"uuid-select": may_differ, "type-select": may_differ}

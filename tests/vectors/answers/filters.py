@@ -145,9 +145,6 @@ def may_differ(vector: Vector) -> str:
     texts = [pod["metadata"].get("annotations") or {} for pod in pods]
     if any(_forgets_numa_nodes(text, defaults_of(vector)) for text in texts):
         return "topology-aware with numa-bind looks at every NUMA node, v2.10 at the last one only"
-    selectors = [key for f in ask.families.values() for key in (*f.selectors.ids, *f.selectors.models)]
-    if any("," in text.get(key, "") and not text[key].replace(",", " ").strip() for text in texts for key in selectors):
-        return "a list of commas is no constraint, in v2.10 it fits nothing"
     devices = (d for n in given["nodes"] for f in ask.families.values() for d in _devices(ask, n, f))
     if any(device.family.lower() not in device.model.lower() for device in devices):
         return "devices are those of the vendor that states them, in v2.10 only if their model names it"

@@ -25,10 +25,10 @@ def request(vector: Vector) -> Json:
     pod = pod_view({"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [vector.input["container"]]}})
     try:
         requests = ask.read_request(pod.containers[0], pod, ask.families[vendor])
+        return _simplified(_numbers(requests[0], ask.families[vendor]) if requests else NOTHING)
     except RequestError:
         # v2.10 takes what it cannot read for no request; we refuse it, at admission and at filter alike.
         return _simplified(NOTHING)
-    return _simplified(_numbers(requests[0], ask.families[vendor]) if requests else NOTHING)
 
 
 def _numbers(request: DeviceRequest, family: Family) -> Json:
@@ -36,6 +36,8 @@ def _numbers(request: DeviceRequest, family: Family) -> Json:
     if family.profiles and isinstance(memory, MemoryMib):
         # v2.10 rounds to a size of the hardware while it reads; we do when a device is cut.
         covering = [profile for profile in family.profiles if profile.memory_mib >= memory.value]
+        if not covering:
+            raise RequestError(family.name, f"at most {family.profiles[-1].memory_mib} MiB", str(memory.value))
         memory, core = MemoryMib(covering[0].memory_mib), CoreUnits(covering[0].core_units)
     return {
         "nums": request.count,
@@ -66,8 +68,17 @@ def may_differ(vector: Vector) -> str:
     """Amounts that v2.10 passes over when they are not written as whole numbers; we refuse them."""
     resources = vector.input["container"].get("resources") or {}
     texts = [text for part in ("limits", "requests") for text in (resources.get(part) or {}).values()]
-    is_fraction = any("." in text or text[-1:] in "num" for text in texts)
-    return "an amount that is no whole number is refused, in v2.10 it is passed over or rounded" if is_fraction else ""
+    if any("." in text or text[-1:] in "num" for text in texts):
+        return "an amount that is no whole number is refused, in v2.10 it is passed over or rounded"
+    family = ask_for(vector).families[vector.input["vendor"]]
+    amounts = [(resources.get(part) or {}).get(family.resources.memory) for part in ("limits", "requests")]
+    if family.profiles and not all(_is_within(text, family.profiles[-1].memory_mib) for text in amounts if text):
+        return "more than the largest size is refused and 0 is as good as none, in v2.10 both are rounded to a size"
+    return ""
+
+
+def _is_within(text: str, largest_mib: int) -> bool:
+    return text.isdigit() and 0 < int(text) <= largest_mib
 
 
 KINDS = {"request": request}

@@ -114,6 +114,10 @@ class Reservations:
                 self._unheard[pod.uid] = self._lists
         return taken
 
+    def refused(self, uid: str) -> None:
+        """A bind was refused before any Binding was sent: what was assumed of the pod ends, wherever that was."""
+        self._end_assumed(uid)
+
     def happened(self, uid: str) -> None:
         """The Binding is known to have happened: the shares are held from now on."""
         with self._lock:

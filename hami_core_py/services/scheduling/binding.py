@@ -93,11 +93,13 @@ class Binder:
         except HamiError as problem:
             if isinstance(problem, NotFound):
                 self._reservations.pod_gone(uid)
+            self._reservations.refused(uid)
             return f"pod {namespace}/{name}: {problem}"
         taken = self._reservations.begin_binding(asked.pod, asked.request, node)
         if not isinstance(taken, Placement):
             if self._reservations.holds(uid, node):
                 return ""  # asked again for what has happened meanwhile
+            self._reservations.refused(uid)
             return self._refuse(asked.pod, f"node {node}: {_words(taken)}")
         return self._carry_out(asked, taken)
 

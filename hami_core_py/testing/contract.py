@@ -16,6 +16,7 @@
 from hami_core_py.testing.checks.choosing import ChoiceChecks
 from hami_core_py.testing.checks.deciding import DecisionChecks
 from hami_core_py.testing.checks.identity import IdentityChecks
+from hami_core_py.testing.checks.placing import PlacementChecks
 from hami_core_py.testing.checks.requesting import RequestChecks
 from hami_core_py.testing.checks.scene import Capability
 from hami_core_py.testing.checks.serving import NodeChecks
@@ -23,7 +24,7 @@ from hami_core_py.testing.checks.serving import NodeChecks
 __all__ = ["BackendContract", "Capability"]
 
 
-class BackendContract(IdentityChecks, RequestChecks, ChoiceChecks, DecisionChecks, NodeChecks):
+class BackendContract(IdentityChecks, RequestChecks, ChoiceChecks, PlacementChecks, DecisionChecks, NodeChecks):
     """Inherit, say which plugin, and pytest asks the rest. Checks that do not apply are skipped with a reason.
 
     :cvar plugin: the plugin module. :cvar settings: its section of the device configuration.

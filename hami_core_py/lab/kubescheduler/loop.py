@@ -135,9 +135,12 @@ class SchedulerLoop:
             node = self._schedule(pod)
         except (ExtenderError, ApiError) as problem:
             log.warning("attempt failed", extra={"pod": "/".join(key), "problem": str(problem)})
-            self._tell(pod, "SchedulerError", str(problem))
             with self._lock:
                 self._queue.refused(key, time.monotonic(), asleep=False)
+            try:
+                self._tell(pod, "SchedulerError", str(problem))
+            except ApiError as silenced:
+                log.warning("failure not told", extra={"pod": "/".join(key), "problem": str(silenced)})
             return
         with self._lock:
             if node is None:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from hami_backend_nvidia.feedback import Contender, arbitrate, read_marks, write_orders
 
 from .conftest import MIB, Container, Node, Program
 
 Make = Callable[..., Container]
 RATE_AT = 2008960 + 64 + 136
-RECENT_KERNEL_AT = 2008904
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ CELLS = {
 }
 
 
-def tenant(node: Node, make: Make, name: str, cores: int) -> Container:
+def tenant(node: Node, make: Make, name: str, cores: int, policy: str = "force") -> Container:
     one = make(node, name)
     share = f" cores={cores}" if cores else ""
-    one.limits(f"{node.uuids()[0]} memory={12000 * MIB}{share} context={408 * MIB}", policy="force")
+    one.limits(f"{node.uuids()[0]} memory={12000 * MIB}{share} context={408 * MIB}", policy=policy)
     return one
 
 
@@ -96,43 +96,54 @@ def test_a_limit_that_changes_while_work_runs_holds_at_once(
     assert before > 1.5 * after
 
 
-def test_the_monitor_lets_the_more_important_work_first(make_node: Callable[..., Node], make_container: Make) -> None:
-    """Its rules, five seconds made a third of one: what is less important waits while what is more important is active."""
-    node = make_node("1xA100-40G", nvml="fast")
-    names = ("high", "low")
-    containers = {name: tenant(node, make_container, name, 0) for name in names}
-    programs = {name: one.run() for name, one in containers.items()}
+def one_round(containers: dict[str, Container], priorities: dict[str, int]) -> None:
+    """What the monitor does each five seconds: it reads the marks of all containers of a card and writes its orders."""
+    seen = {
+        name: Contender(frozenset({"card"}), priorities[name], *marks)
+        for name, one in containers.items()
+        if (marks := read_marks(one.region))
+    }
+    for name, orders in arbitrate(seen).items():
+        write_orders(containers[name].region, seen[name], orders)
 
-    def recent(name: str, put: int | None = None) -> int:
-        with containers[name].region.open("r+b") as region:
-            region.seek(RECENT_KERNEL_AT)
-            was = int.from_bytes(region.read(4), "little", signed=True)
-            if put is not None:
-                region.seek(RECENT_KERNEL_AT)
-                region.write(put.to_bytes(4, "little", signed=True))
-        return was
 
-    def monitor() -> None:
-        active = False
-        for name in names:  # by priority
-            now = recent(name)
-            if now > 0:
-                recent(name, now - 1)
-            if active and now >= 0:
-                recent(name, -1)
-            elif not active and now < 0:
-                recent(name, 0)
-            active = active or (name == "high" and now > 1)
-
-    work(programs["low"], 60, "spin_2000us", 2000)
-    work(programs["high"], 3, "spin_2000us", 2000)
-    had = []
-    for _ in range(18):
-        before = busy(node)
+def watched(node: Node, containers: dict[str, Container], priorities: dict[str, int], rounds: int) -> dict[str, float]:
+    """Percent of the card that each has over so many rounds, a third of a second each."""
+    before, began = busy(node), time.monotonic()
+    for _ in range(rounds):
         time.sleep(0.33)
-        after = busy(node)
-        had.append({name: after[name] - before[name] for name in names})
-        monitor()
-    beside = had[2:7]
-    assert sum(one["high"] for one in beside) > 4 * sum(one["low"] for one in beside)
-    assert had[-1]["low"] > 0, "released when the other rests"
+        one_round(containers, priorities)
+    after, took = busy(node), time.monotonic() - began
+    return {name: (after.get(name, 0) - before.get(name, 0)) / took / 1e7 for name in containers}
+
+
+def test_the_monitor_lets_the_more_important_work_first(make_node: Callable[..., Node], make_container: Make) -> None:
+    """What is less important waits while what is more important is active, and goes on when it rests."""
+    node = make_node("1xA100-40G", nvml="fast")
+    priorities = {"high": 0, "low": 1}
+    containers = {name: tenant(node, make_container, name, 0) for name in priorities}
+    programs = {name: one.run() for name, one in containers.items()}
+    work(programs["low"], 60, "spin_2000us", 2000)
+    work(programs["high"], 60, "spin_2000us", 2000)
+    watched(node, containers, priorities, 3)
+    beside = watched(node, containers, priorities, 5)
+    assert beside["high"] > 4 * beside["low"]
+    programs["high"].kill()
+    watched(node, containers, priorities, 5)
+    assert watched(node, containers, priorities, 3)["low"] > 0, "released when the other rests"
+
+
+def test_the_monitor_lifts_limits_while_nobody_competes(make_node: Callable[..., Node], make_container: Make) -> None:
+    """Under the default policy; they hold again as soon as another one works, though it was alone for long."""
+    node = make_node("1xA100-40G", nvml="fast")
+    priorities = {"first": 1, "second": 1}
+    containers = {name: tenant(node, make_container, name, 10, policy="default") for name in priorities}
+    programs = {name: one.run() for name, one in containers.items()}
+    work(programs["first"], 60, "spin_2000us", 2000)
+    watched(node, containers, priorities, 4)
+    alone = watched(node, containers, priorities, 4)["first"]
+    work(programs["second"], 60, "spin_2000us", 2000)
+    watched(node, containers, priorities, 4)
+    both = watched(node, containers, priorities, 5)
+    assert max(both.values()) < 25
+    assert alone > 1.5 * both["first"]

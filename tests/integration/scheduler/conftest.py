@@ -18,12 +18,13 @@ def api() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def make_world(api: ApiServer, tmp_path: Path) -> Iterator[Callable[..., World]]:
-    """Starts a scheduler; fields are its options."""
+    """Starts a scheduler; fields are its options, and the time that its calls of the API server have."""
     worlds: list[World] = []
 
-    def make(*, ask: Ask | None = None, **options: Any) -> World:
+    def make(*, ask: Ask | None = None, timeout_seconds: float = 5.0, **options: Any) -> World:
         fields = {"back_off_seconds": (0.02, 0.2), **options}
-        worlds.append(World(tmp_path, api, ask or acme_ask(), Options(**fields)).start())
+        made = World(tmp_path, api, ask or acme_ask(), Options(**fields), timeout_seconds=timeout_seconds)
+        worlds.append(made.start())
         return worlds[-1]
 
     yield make

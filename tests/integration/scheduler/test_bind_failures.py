@@ -19,6 +19,14 @@ def world(make_world: Callable[..., World]) -> World:
     return world
 
 
+@pytest.fixture
+def impatient(make_world: Callable[..., World]) -> World:
+    """The same with calls that may not take long."""
+    world = make_world(timeout_seconds=0.5)
+    world.add_node("n1", one_device(memory_mib=6000))
+    return world
+
+
 def prepared(world: World) -> Json:
     """A pod after its filter."""
     pod = world.add_pod("a", count=1, memory=4000, cores=20)
@@ -118,7 +126,8 @@ def test_lost_answer_keeps_the_reservation_until_the_pod_could_be_looked_at(worl
     api.faults.remove(deaf)
 
 
-def test_binding_that_never_arrived_is_given_up_once_it_can_no_longer_happen(world: World, api: ApiServer) -> None:
+def test_binding_that_never_arrived_is_given_up_once_it_can_no_longer_happen(impatient: World, api: ApiServer) -> None:
+    world = impatient
     pod = prepared(world)
     api.faults.add(Fault(**BINDING, when="before", drop=True, times=1))
 
@@ -129,7 +138,8 @@ def test_binding_that_never_arrived_is_given_up_once_it_can_no_longer_happen(wor
     assert world.schedule(pod, ["n1"]) == "n1"
 
 
-def test_answer_that_takes_too_long_is_not_waited_for(world: World, api: ApiServer) -> None:
+def test_answer_that_takes_too_long_is_not_waited_for(impatient: World, api: ApiServer) -> None:
+    world = impatient
     pod = prepared(world)
     api.faults.add(Fault(**BINDING, when="after", stall_s=1.0, times=1))
 

@@ -59,7 +59,7 @@ class LockWatch:
 @pytest.fixture
 def world(make_world: Callable[..., World]) -> World:
     plugins = [make_plugin(f.backend, [f]) for f in FAMILIES]
-    world = make_world(ask=acme_ask(*plugins), lock_wait_seconds=0.05)
+    world = make_world(ask=acme_ask(*plugins), lock_wait_seconds=0.05, timeout_seconds=1.5)
     world.client.create(NODES, older_node("n1", FAMILIES))
     eventually(lambda: len(world.scheduler.inventory.devices("n1")) == 3, "the node is known")
     return world

@@ -111,14 +111,19 @@ def eventually(holds: Callable[[], Any], what: str, timeout_seconds: float = PAT
 
 
 class World:
-    """One cluster with one scheduler."""
+    """One cluster with one scheduler.
 
-    def __init__(self, folder: Path, api: ApiServer, ask: Ask, options: Options) -> None:
+    :param timeout_seconds: of the scheduler's calls of the API server.
+    """
+
+    def __init__(
+        self, folder: Path, api: ApiServer, ask: Ask, options: Options, *, timeout_seconds: float = 5.0
+    ) -> None:
         self.api, self.ask, self.options = api, ask, options
         self.kubeconfig = write_kubeconfig(folder / "kubeconfig", api.url)
         self.client = Client.from_kubeconfig(self.kubeconfig)
         self.scheduler: Scheduler
-        self._own = Client.from_kubeconfig(self.kubeconfig, timeout_seconds=0.5)
+        self._own = Client.from_kubeconfig(self.kubeconfig, timeout_seconds=timeout_seconds)
 
     def start(self) -> "World":
         """Start the scheduler and wait until it knows the cluster."""

@@ -268,17 +268,22 @@ class Lab:
         return path.read_text() if path.exists() else ""
 
     def process(self, pod: Json, container_name: str = "main") -> Json:
+        """What is written down of a container's process; a container may say something a moment before."""
+        return eventually(f"a process of {container_name}", lambda: self.process_or_none(pod, container_name))
+
+    def process_or_none(self, pod: Json, container_name: str = "main") -> Json | None:
         path = self.root / "pods" / pod["metadata"]["uid"] / "containers" / container_name / "state.json"
-        return dict(json.loads(path.read_text()))
+        try:
+            return dict(json.loads(path.read_text()))
+        except FileNotFoundError:
+            return None
 
     def pid(self, pod: Json, container_name: str = "main") -> int:
         return int(self.process(pod, container_name)["pid"])
 
     def pid_or_none(self, pod: Json, container_name: str = "main") -> int | None:
-        try:
-            return self.pid(pod, container_name)
-        except FileNotFoundError:
-            return None
+        found = self.process_or_none(pod, container_name)
+        return int(found["pid"]) if found else None
 
     def checkpoint(self) -> Json:
         return dict(json.loads((self.root / "device-plugins" / "kubelet_internal_checkpoint").read_text()))

@@ -159,7 +159,7 @@ def test_containerd_imports_it(archive: Path, tmp_path: Path) -> None:
     address = Path(f"/tmp/hi{os.getpid()}.sock")
     daemon = subprocess.Popen([containerd, "--config", config, "--address", address], stderr=subprocess.DEVNULL)
     try:
-        eventually("a listening containerd", address.exists, seconds=30)
+        eventually("a listening containerd", address.exists)
         command = [str(ctr), "--address", str(address), "images"]
         told = subprocess.run(
             [*command, "import", "--local", "--no-unpack", str(archive)], capture_output=True, text=True

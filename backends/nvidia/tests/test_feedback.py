@@ -124,7 +124,7 @@ def test_rounds_go_on_while_somebody_is_there_and_leave_nobody_paused(regions: d
         release(allocations)
         gone.set()
 
-    rounds = Rounds(lambda _: went.release(), let_go, period_seconds=0.01, forgotten_seconds=0.2)
+    rounds = Rounds(lambda _: went.release(), let_go, period_seconds=0.01, forgotten_seconds=1.0)
     rounds.tell(held)
     assert went.acquire(timeout=60)
     assert went.acquire(timeout=60)

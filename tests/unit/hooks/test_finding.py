@@ -121,9 +121,9 @@ def test_plugin_whose_import_fails_is_left_out_and_others_stay(site: Site, text:
 def test_plugin_whose_import_hangs_is_left_out_and_others_stay(site: Site) -> None:
     site.install("hung", "import threading; threading.Event().wait()", alone=True)
     site.install("sane")
-    backends = load_backends(import_seconds=0.5)
+    backends = load_backends(import_seconds=2.0)
     assert [b.info.name for b in backends.loaded] == ["sane"]
-    assert "hangs: not done after 0.5 s" in backends.left_out["hung"]
+    assert "hangs: not done after 2 s" in backends.left_out["hung"]
 
 
 @pytest.mark.parametrize(

@@ -384,7 +384,7 @@ static int mig(struct sim_state *s, int argc, char **argv)
         for (uint32_t i = 0; i < s->devices[card].profile.mig_count; i++)
             if (!strcmp(s->devices[card].profile.mig[i].name, argv[2]))
                 made = mig_create_instance(s, (uint32_t)card, s->devices[card].profile.mig[i].number, argc > 3 ? atoi(argv[3]) : -1);
-        int compute = made < 0 ? -1 : mig_create_compute(s, (uint32_t)made, s->devices[made].slices);
+        int compute = made < 0 ? -1 : mig_create_compute(s, (uint32_t)made, s->devices[made].slices, -1);
         if (compute < 0)
             return fail("no instance %s can be made on %s", argv[2], argv[1]);
         printf("{\"uuid\": \"%s\"}\n", s->devices[compute].uuid);

@@ -49,6 +49,7 @@ struct context {
     uint32_t device, ordinal, flags, primary;
     int index;                  /* in the state */
     uint32_t retained, dead, api_version;
+    struct context *whole;      /* the primary one whose memory a part of its device uses; else NULL */
     struct heap *heap, *arrays;
     struct stream *streams;     /* all of them, the legacy one first */
     struct stream *legacy;
@@ -116,7 +117,7 @@ struct library {
     struct object head;
     char *image;
     uint64_t image_bytes;
-    struct module *in[SIM_DEVICES];
+    struct module **in;         /* by device */
     struct function *kernels;
     uint32_t open_names;
 };
@@ -164,6 +165,9 @@ static inline struct sim_device *device_at(uint32_t device)
 
 /* ---- core ------------------------------------------------------------------------------------------------------------ */
 struct context *current_context(void);
+/* A context of part of a device: the primary one is kept for it and holds its memory. */
+CUresult context_part(CUcontext *out, CUdevice dev);
+void context_part_end(CUcontext part);
 #define NEED_CONTEXT(c)                                                          \
     struct context *c = current_context();                                       \
     if (!SIM_LIKELY(c != NULL))                                                  \

@@ -125,6 +125,9 @@ void *object_after(const void *from, enum object_type type)
 
 _Static_assert(sizeof(struct context) <= OBJECT_BYTES, "context");
 _Static_assert(sizeof(struct stream) <= OBJECT_BYTES, "stream");
+_Static_assert(sizeof(struct module) <= OBJECT_BYTES, "module");
+_Static_assert(sizeof(struct library) <= OBJECT_BYTES, "library");
+_Static_assert(sizeof(struct event) <= OBJECT_BYTES, "event");
 _Static_assert(sizeof(struct function) <= OBJECT_BYTES, "function");
 _Static_assert(sizeof(struct physical) <= OBJECT_BYTES, "physical");
 _Static_assert(sizeof(struct pool) <= OBJECT_BYTES, "pool");
@@ -648,7 +651,7 @@ static void set_top(struct context *c)
     stack[depth - 1] = c;
 }
 
-static CUresult context_new(struct context **out, unsigned ordinal, unsigned flags, bool primary)
+static CUresult context_new(struct context **out, unsigned ordinal, unsigned flags, bool primary, struct context *whole)
 {
     uint32_t device = process.devices[ordinal];
     struct sim_device *d = device_at(device);
@@ -656,7 +659,8 @@ static CUresult context_new(struct context **out, unsigned ordinal, unsigned fla
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (d->compute_mode == CU_COMPUTEMODE_PROHIBITED)
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    int index = context_make(process.state, process.slot, device);
+    uint64_t bytes = whole ? 0 : granules((uint64_t)d->profile.context_mib * MIB);
+    int index = context_make(process.state, process.slot, device, bytes);
     if (index < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct context *c = object_new(OBJECT_CONTEXT);
@@ -674,10 +678,11 @@ static CUresult context_new(struct context **out, unsigned ordinal, unsigned fla
     c->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
     c->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     c->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
-    c->context_bytes = granules((uint64_t)d->profile.context_mib * MIB);
+    c->context_bytes = bytes;
+    c->whole = whole;
     pthread_mutex_init(&c->lock, NULL);
-    c->heap = heap_new(device, KIND_BLOCK, c, NULL);
-    c->arrays = heap_new(device, KIND_ARRAY, c, NULL);
+    c->heap = whole ? whole->heap : heap_new(device, KIND_BLOCK, c, NULL);
+    c->arrays = whole ? whole->arrays : heap_new(device, KIND_ARRAY, c, NULL);
     c->legacy = stream_new(c, 0, 0);
     if (!c->heap || !c->arrays || !c->legacy)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -688,6 +693,9 @@ static CUresult context_new(struct context **out, unsigned ordinal, unsigned fla
 static void context_free(struct context *c)
 {
     struct sim_state *s = process.state;
+    for (struct context *part = object_after(NULL, OBJECT_CONTEXT); part; part = object_after(part, OBJECT_CONTEXT))
+        if (part->whole == c && !part->dead)
+            context_free(part);
     c->dead = 1;
     context_end(s, process.slot, (uint32_t)c->index);
     for (struct event *e = object_after(NULL, OBJECT_EVENT); e; e = object_after(e, OBJECT_EVENT))
@@ -703,13 +711,16 @@ static void context_free(struct context *c)
         }
     for (struct stream *st = c->streams; st; st = st->next)
         object_end(st);
-    heap_end(c->heap);
-    heap_end(c->arrays);
+    if (!c->whole) {
+        heap_end(c->heap);
+        heap_end(c->arrays);
+    }
     if (c->module_bytes)
         memory_return(s, process.slot, c->device, KIND_MODULE, c->module_bytes);
     if (c->limit_bytes)
         memory_return(s, process.slot, c->device, KIND_LIMITS, c->limit_bytes);
-    memory_return(s, process.slot, c->device, KIND_CONTEXT, c->context_bytes);
+    if (c->context_bytes)
+        memory_return(s, process.slot, c->device, KIND_CONTEXT, c->context_bytes);
     for (unsigned i = 0; i < depth; i++)
         if (stack[i] == c)
             stack[i] = NULL;
@@ -726,7 +737,7 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct context *c = NULL;
     pthread_mutex_lock(&process.lock);
-    CUresult status = context_new(&c, (unsigned)dev, flags, false);
+    CUresult status = context_new(&c, (unsigned)dev, flags, false, NULL);
     pthread_mutex_unlock(&process.lock);
     if (status == CUDA_SUCCESS) {
         stack[depth++] = c;
@@ -786,7 +797,7 @@ CUresult sim_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     pthread_mutex_lock(&process.lock);
     struct context **slot = &process.primary[dev];
     if (!*slot)
-        status = context_new(slot, (unsigned)dev, 0, true);
+        status = context_new(slot, (unsigned)dev, 0, true, NULL);
     if (status == CUDA_SUCCESS) {
         (*slot)->retained++;
         *pctx = (CUcontext)*slot;
@@ -810,6 +821,32 @@ static CUresult primary_leave(CUdevice dev, bool whole)
     }
     pthread_mutex_unlock(&process.lock);
     return status;
+}
+
+CUresult context_part(CUcontext *out, CUdevice dev)
+{
+    CUcontext primary;
+    struct context *c = NULL;
+    CUresult status = sim_cuDevicePrimaryCtxRetain(&primary, dev);
+    if (status != CUDA_SUCCESS)
+        return status;
+    pthread_mutex_lock(&process.lock);
+    status = context_new(&c, (unsigned)dev, 0, false, (struct context *)primary);
+    pthread_mutex_unlock(&process.lock);
+    if (status != CUDA_SUCCESS)
+        primary_leave(dev, false);
+    *out = (CUcontext)c;
+    return status;
+}
+
+void context_part_end(CUcontext part)
+{
+    struct context *c = object_of(part, OBJECT_CONTEXT);
+    if (!c)                         /* gone with the primary one */
+        return;
+    CUdevice dev = (CUdevice)c->ordinal;
+    destroy(part);
+    primary_leave(dev, false);
 }
 
 CUresult sim_cuDevicePrimaryCtxRelease(CUdevice dev) { return primary_leave(dev, false); }

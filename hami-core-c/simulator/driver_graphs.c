@@ -43,6 +43,8 @@ struct exec {
 };
 
 _Static_assert(sizeof(struct node) <= OBJECT_BYTES, "node");
+_Static_assert(sizeof(struct graph) <= OBJECT_BYTES, "graph");
+_Static_assert(sizeof(struct exec) <= OBJECT_BYTES, "exec");
 
 static _Atomic uint32_t global_captures, thread_captures;
 static __thread CUstreamCaptureMode thread_mode __attribute__((tls_model("initial-exec"))) = CU_STREAM_CAPTURE_MODE_GLOBAL;

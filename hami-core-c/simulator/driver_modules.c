@@ -365,7 +365,10 @@ CUresult sim_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
         return CUDA_ERROR_OUT_OF_MEMORY;
     l->image_bytes = image_size(code);
     l->image = calloc(1, l->image_bytes + 64);
-    if (!l->image) {
+    l->in = calloc(SIM_DEVICES, sizeof(struct module *));
+    if (!l->image || !l->in) {
+        free(l->image);
+        free(l->in);
         object_end(l);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -411,6 +414,7 @@ CUresult sim_cuLibraryUnload(CUlibrary library)
         object_end(f);
     }
     free(l->image);
+    free(l->in);
     object_end(l);
     pthread_mutex_unlock(&process.lock);
     return CUDA_SUCCESS;

@@ -4,8 +4,6 @@
 #include <string.h>
 
 CUresult sim_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
-CUresult sim_cuCtxPopCurrent_v2(CUcontext *pctx);
-CUresult sim_cuCtxDestroy_v2(CUcontext ctx);
 CUresult sim_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st);
 CUresult sim_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData);
 CUresult sim_cuGraphAddNode(CUgraphNode *out, CUgraph g, const CUgraphNode *needs, size_t count, CUgraphNodeParams *params);
@@ -94,7 +92,7 @@ CUresult sim_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice d
     return whole && mcOffset + size <= whole->bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- contexts that are given some of the multiprocessors: they cost a context ------------------------------------------------- */
+/* ---- contexts that are given some of the multiprocessors: parts of the primary one, which they keep ---------------------------- */
 
 struct green { struct object head; CUcontext context; CUdevResource resource; CUdevice device; };
 _Static_assert(sizeof(struct green) <= OBJECT_BYTES, "green");
@@ -138,13 +136,12 @@ CUresult sim_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevic
     CUcontext context;
     if (!phCtx || !described || !(flags & CU_GREEN_CTX_DEFAULT_STREAM))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = sim_cuCtxCreate_v2(&context, 0, dev);
+    CUresult status = context_part(&context, dev);
     if (status != CUDA_SUCCESS)
         return status;
-    sim_cuCtxPopCurrent_v2(NULL);
     g = object_new(OBJECT_GREEN);
     if (!g) {
-        sim_cuCtxDestroy_v2(context);
+        context_part_end(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     g->context = context;
@@ -159,9 +156,9 @@ CUresult sim_cuGreenCtxDestroy(CUgreenCtx hCtx)
     struct green *g = object_of(hCtx, OBJECT_GREEN);
     if (!g || !g->context)
         return CUDA_ERROR_INVALID_CONTEXT;
-    CUresult status = sim_cuCtxDestroy_v2(g->context);
+    context_part_end(g->context);
     object_end(g);
-    return status;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)

@@ -57,12 +57,12 @@ static uint32_t free_number(const struct sim_state *s, uint32_t parent, enum sim
 static void start_device(struct sim_state *s, int made, uint32_t parent, enum sim_device_kind kind)
 {
     struct sim_device *d = &s->devices[made], *from = &s->devices[parent];
-    uint32_t instance = d->instance, slices = d->slices, sms = d->profile.sms, number = d->mig_profile, start = d->start;
+    uint32_t instance = d->instance, slices = d->slices, sms = d->profile.sms, number = d->mig_profile, start = d->start, place = d->place;
     uint64_t total = d->total;
     memset(d, 0, offsetof(struct sim_device, samples));
     memcpy(&d->profile, &from->profile, sizeof d->profile);
     d->profile.sms = sms;
-    d->instance = instance, d->slices = slices, d->mig_profile = number, d->start = start, d->total = total;
+    d->instance = instance, d->slices = slices, d->mig_profile = number, d->start = start, d->place = place, d->total = total;
     d->parent = parent;
     d->heap = from->heap, d->printf_fifo = from->printf_fifo, d->pool_granule = from->pool_granule;
     d->numa = from->numa, d->bus = from->bus, d->board = from->board, d->temperature = from->temperature;
@@ -97,6 +97,7 @@ int mig_create_instance(struct sim_state *s, uint32_t card, uint32_t number, int
     d->mig_profile = number;
     d->slices = p->slices;
     d->start = (uint32_t)found;
+    d->place = 0;
     d->total = (uint64_t)p->memory_mib * MIB & ~(SIM_GRANULE - 1);
     d->profile.sms = p->sms;
     start_device(s, made, card, DEVICE_GPU_INSTANCE);
@@ -114,15 +115,32 @@ int mig_destroy_instance(struct sim_state *s, uint32_t device)
     return 0;
 }
 
-int mig_create_compute(struct sim_state *s, uint32_t instance, uint32_t slices)
+uint32_t mig_compute_places(const struct sim_state *s, uint32_t instance, uint32_t slices, bool left)
+{
+    uint32_t used = 0, places = 0, wide = (1u << slices) - 1, apart = 1;
+    while (apart < slices)
+        apart *= 2;
+    for (uint32_t d = 0; left && d < SIM_DEVICES; d++)
+        if (s->devices[d].kind == DEVICE_COMPUTE_INSTANCE && s->devices[d].parent == instance)
+            used |= ((1u << s->devices[d].slices) - 1) << s->devices[d].place;
+    for (uint32_t at = 0; at + slices <= s->devices[instance].slices; at += apart)
+        places |= used & wide << at ? 0 : 1u << at;
+    return places;
+}
+
+int mig_create_compute(struct sim_state *s, uint32_t instance, uint32_t slices, int place)
 {
     struct sim_device *whole = &s->devices[instance];
     int made = free_device(s);
     if (made < 0 || whole->kind != DEVICE_GPU_INSTANCE || !slices || slices > whole->slices)
         return -1;
-    if (used_slices(s, instance, DEVICE_COMPUTE_INSTANCE) + slices > whole->slices)
+    uint32_t places = mig_compute_places(s, instance, slices, true);
+    if (place >= 0)
+        places &= place < 8 ? 1u << place : 0;
+    if (!places)
         return -1;
     struct sim_device *d = &s->devices[made];
+    d->place = (uint32_t)__builtin_ctz(places);
     d->instance = free_number(s, instance, DEVICE_COMPUTE_INSTANCE, 0);
     d->slices = slices;
     d->mig_profile = whole->mig_profile;

@@ -211,11 +211,10 @@ void share_leave(struct sim_state *s, int self, uint32_t share)
 
 /* ---- contexts ----------------------------------------------------------------------------------------------------- */
 
-int context_make(struct sim_state *s, int self, uint32_t device)
+int context_make(struct sim_state *s, int self, uint32_t device, uint64_t bytes)
 {
     struct sim_device *d = &s->devices[device];
-    uint64_t bytes = (uint64_t)d->profile.context_mib * MIB;
-    if (!memory_charge(s, self, device, KIND_CONTEXT, granules(bytes)))
+    if (bytes && !memory_charge(s, self, device, KIND_CONTEXT, bytes))
         return -1;
     lock_take(s, &s->lock, self);
     int found = -1;
@@ -235,8 +234,8 @@ int context_make(struct sim_state *s, int self, uint32_t device)
         lock_leave(&d->lock);
     }
     lock_leave(&s->lock);
-    if (found < 0)
-        memory_return(s, self, device, KIND_CONTEXT, granules(bytes));
+    if (found < 0 && bytes)
+        memory_return(s, self, device, KIND_CONTEXT, bytes);
     return found;
 }
 

@@ -349,15 +349,6 @@ static bool fits(const struct sim_device *instance, unsigned profile, unsigned *
     return true;
 }
 
-static unsigned free_slices(const struct sim_device *instance)
-{
-    unsigned used = 0;
-    for (uint32_t i = SIM_CARDS; i < SIM_DEVICES; i++)
-        if (management.state->devices[i].kind == DEVICE_COMPUTE_INSTANCE && management.state->devices[i].parent == number_of(instance))
-            used += management.state->devices[i].slices;
-    return instance->slices - used;
-}
-
 nvmlReturn_t sim_nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuInstance, unsigned int profile, unsigned int engProfile,
                                                               nvmlComputeInstanceProfileInfo_t *info)
 {
@@ -402,11 +393,30 @@ nvmlReturn_t sim_nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInsta
     unsigned slices;
     if (!fits(d, profileId, &slices))
         return NVML_ERROR_NOT_SUPPORTED;
-    *count = free_slices(d) / slices;
+    *count = (unsigned)__builtin_popcount(mig_compute_places(management.state, number_of(d), slices, true));
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t sim_nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *out)
+nvmlReturn_t sim_nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t gpuInstance, unsigned int profileId,
+                                                                     nvmlComputeInstancePlacement_t *placements, unsigned int *count)
+{
+    NEED_INSTANCE(d);
+    NEED(count);
+    unsigned slices, n = 0, room = *count;
+    if (!fits(d, profileId, &slices))
+        return NVML_ERROR_NOT_SUPPORTED;
+    uint32_t places = mig_compute_places(management.state, number_of(d), slices, false);
+    for (unsigned at = 0; at < 8; at++)
+        if (places >> at & 1) {
+            if (placements && n < room)
+                placements[n] = (nvmlComputeInstancePlacement_t){.start = at, .size = slices};
+            n++;
+        }
+    *count = n;
+    return placements && room < n ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+static nvmlReturn_t create_compute(nvmlGpuInstance_t gpuInstance, unsigned profileId, int place, nvmlComputeInstance_t *out)
 {
     NEED_INSTANCE(d);
     NEED(out);
@@ -415,13 +425,24 @@ nvmlReturn_t sim_nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInsta
         return NVML_ERROR_NOT_SUPPORTED;
     struct sim_state *s = management.state;
     lock_take(s, &s->lock, management.slot);
-    int made = mig_create_compute(s, number_of(d), slices);
+    int made = mig_create_compute(s, number_of(d), slices, place);
     lock_leave(&s->lock);
     if (made < 0)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     s->devices[made].compute_profile = profileId;
     *out = (nvmlComputeInstance_t)(void *)&s->devices[made];
     return NVML_SUCCESS;
+}
+
+nvmlReturn_t sim_nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *out)
+{
+    return create_compute(gpuInstance, profileId, -1, out);
+}
+nvmlReturn_t sim_nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t gpuInstance, unsigned int profileId,
+                                                                   const nvmlComputeInstancePlacement_t *placement, nvmlComputeInstance_t *out)
+{
+    NEED(placement);
+    return placement->start < 8 ? create_compute(gpuInstance, profileId, (int)placement->start, out) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 nvmlReturn_t sim_nvmlComputeInstanceDestroy(nvmlComputeInstance_t computeInstance)
@@ -477,7 +498,7 @@ static nvmlReturn_t compute_info(nvmlComputeInstance_t computeInstance, nvmlComp
     while (profile < sizeof slices_of / sizeof *slices_of && slices_of[profile] != d->slices)
         profile++;
     nvmlComputeInstanceInfo_t told = {.device = (nvmlDevice_t)&management.state->devices[above->parent], .gpuInstance = (nvmlGpuInstance_t)(void *)above,
-                                      .id = d->instance, .profileId = profile, .placement = {.start = 0, .size = d->slices}};
+                                      .id = d->instance, .profileId = profile, .placement = {.start = d->place, .size = d->slices}};
     memcpy(info, &told, bytes);
     return NVML_SUCCESS;
 }

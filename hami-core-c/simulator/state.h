@@ -10,7 +10,7 @@
 
 #include "engine.h"
 
-#define SIM_MAGIC UINT64_C(0x68616d6973696d35)
+#define SIM_MAGIC UINT64_C(0x68616d6973696d36)
 #define SIM_CARDS 20
 #define SIM_DEVICES 96          /* cards first, then what they are cut into */
 #define SIM_SLOTS 2048
@@ -55,7 +55,7 @@ struct sim_xid { uint64_t number; int64_t at; uint32_t device, xid; uint64_t kin
 struct sim_device {
     /* what it is; fixed while processes use it */
     uint32_t kind, parent;      /* parent: the card of a GPU instance, the GPU instance of a compute instance */
-    uint32_t instance, mig_profile, start, slices, compute_profile;
+    uint32_t instance, mig_profile, start, slices, compute_profile, place;  /* place: first slice of a compute instance */
     struct sim_profile profile;
     char uuid[48], serial[24];
     uint32_t domain, bus, slot, numa, board, visible_nvml, order;
@@ -203,7 +203,8 @@ void share_leave(struct sim_state *s, int self, uint32_t share);
 int share_descriptor(struct sim_state *s, uint32_t share);
 int share_of_descriptor(int fd);
 
-int context_make(struct sim_state *s, int self, uint32_t device);
+/* A queue of work on a device, and so many bytes with it; -1: either cannot be had. */
+int context_make(struct sim_state *s, int self, uint32_t device, uint64_t bytes);
 void context_end(struct sim_state *s, int self, uint32_t context);
 void device_advance(struct sim_state *s, uint32_t device, int64_t now);
 int64_t device_busy_of(const struct sim_state *s, uint32_t slot, uint32_t device);
@@ -229,7 +230,9 @@ int fault_for(struct sim_state *s, const char *entry, const char *tag);
 /* ---- mig.c ------------------------------------------------------------------------------------------------------- */
 int mig_create_instance(struct sim_state *s, uint32_t card, uint32_t number, int start);
 int mig_destroy_instance(struct sim_state *s, uint32_t device);
-int mig_create_compute(struct sim_state *s, uint32_t instance, uint32_t slices);
+int mig_create_compute(struct sim_state *s, uint32_t instance, uint32_t slices, int place);
+/* First slices of a GPU instance at which so many of its slices can lie, one bit each; `left`: beside the compute instances there are. */
+uint32_t mig_compute_places(const struct sim_state *s, uint32_t instance, uint32_t slices, bool left);
 int mig_destroy_compute(struct sim_state *s, uint32_t device);
 uint32_t mig_used_slots(const struct sim_state *s, uint32_t card);
 const struct sim_mig_profile *mig_profile(const struct sim_state *s, uint32_t card, uint32_t number);

@@ -176,7 +176,9 @@ static void write_header(struct state *s)
     r->minor_version = HAMI_REGION_MINOR;
     memset(r->old_semaphore, 0, sizeof r->old_semaphore);
     memset(r->old_second_semaphore, 0, sizeof r->old_second_semaphore);
-    r->old_semaphore[0] = r->old_second_semaphore[0] = 1;   /* value 1, free, for an old library that meets this file */
+    /* For an old library that meets this file: value 1, free, and waited for across processes. */
+    r->old_semaphore[0] = r->old_second_semaphore[0] = 1;
+    r->old_semaphore[8] = r->old_second_semaphore[8] = 128;
     r->priority = s->limits.present && s->limits.priority > s->options.priority ? s->limits.priority : s->options.priority;
     if (s->limits.present && !s->options.priority_set)
         r->priority = s->limits.priority;

@@ -131,18 +131,31 @@ void holding_gone(struct process *p, enum family family, const struct holding *h
     case HELD_STREAM: pool_block_gone(p, h); break;
     case HELD_BLOCK: case HELD_IMPORT: uncharge(p, h->device, kind, h->bytes); break;
     case HELD_SHARED: ledger_share_leave(&p->state.ledger, h->device, (int)(family == FAMILY_PHYSICAL ? h->context : h->extra) - 1); break;
-    case HELD_NOTHING: break;
+    case HELD_OWED: ledger_forgive(&p->state.ledger, h->device, h->bytes); break;
+    case HELD_PART: case HELD_NOTHING: break;
     }
 }
 
-static void gone_with_context(void *who, enum family family, uint64_t key, const struct holding *h)
+struct end { struct process *p; uint64_t parts[64]; unsigned count; };
+
+static void gone_with_it(void *who, enum family family, uint64_t key, const struct holding *h)
 {
-    (void)key;
-    holding_gone(who, family, h);
+    struct end *e = who;
+    if (h->kind == HELD_PART && e->count < sizeof e->parts / sizeof *e->parts)
+        e->parts[e->count++] = key;
+    holding_gone(e->p, family, h);
 }
 
 void holdings_end_context(struct process *p, uint64_t context)
 {
+    struct end e = {.p = p};
     place_forget();
-    pointers_drop(&p->pointers, context, gone_with_context, p);
+    pointers_drop(&p->pointers, context, gone_with_it, &e);
+    for (unsigned i = 0; i < e.count; i++)
+        pointers_drop(&p->pointers, e.parts[i], gone_with_it, &e);
+}
+
+void holdings_end_code(struct process *p, uint64_t whole)
+{
+    pointers_drop_code(&p->pointers, whole, gone_with_it, &(struct end){.p = p});
 }

@@ -7,7 +7,7 @@
 #define GRANULE (UINT64_C(2) << 20)
 #define LARGEST_SHARED (UINT64_C(1) << 20)
 
-enum held { HELD_BLOCK, HELD_SMALL, HELD_STREAM, HELD_IMPORT, HELD_SHARED, HELD_NOTHING };
+enum held { HELD_BLOCK, HELD_SMALL, HELD_STREAM, HELD_IMPORT, HELD_SHARED, HELD_OWED, HELD_PART, HELD_NOTHING };
 
 static inline uint64_t granules(uint64_t bytes)
 {
@@ -38,8 +38,10 @@ void claim_drop(struct process *p, const struct claim *c);
 bool claim_enter(struct process *p, const struct claim *c, enum family family, uint64_t key);
 /* The driver has freed what a holding stood for. */
 void holding_gone(struct process *p, enum family family, const struct holding *h);
-/* A context has ended: everything that lived in it is free. */
+/* A context has ended: everything that lived in it, or in contexts of part of its device (HELD_PART), is free. */
 void holdings_end_context(struct process *p, uint64_t context);
+/* A library or module is unloaded, from every context. */
+void holdings_end_code(struct process *p, uint64_t whole);
 
 /* pools.c */
 void pools_trim(struct process *p, const struct driver *d, int device);

@@ -1,4 +1,4 @@
-/* What each hook does, by topic: hooks_lookup.c, hooks_memory.c, hooks_pools.c, hooks_contexts.c, hooks_launch.c, hooks_processes.c. */
+/* What each hook does, by topic: hooks_lookup.c, hooks_memory.c, hooks_pools.c, hooks_contexts.c, hooks_code.c, hooks_launch.c, hooks_processes.c. */
 #ifndef HAMI_HOOKS_H
 #define HAMI_HOOKS_H
 

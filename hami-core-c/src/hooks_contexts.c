@@ -286,6 +286,20 @@ DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 DESTROY(cuCtxDetach)
 
+/* What is allocated in a green context stays when that ends; it goes with the primary one. */
+static void part_enter(struct process *p, const struct driver *next, CUgreenCtx green, const struct place *at)
+{
+    CUcontext part, primary;
+    CUresult (*release)(CUdevice) = next->cuDevicePrimaryCtxRelease_v2 ? next->cuDevicePrimaryCtxRelease_v2 : next->cuDevicePrimaryCtxRelease;
+    if (!next->cuCtxFromGreenCtx || next->cuCtxFromGreenCtx(&part, green) != CUDA_SUCCESS || !release ||
+        !next->cuDevicePrimaryCtxRetain || next->cuDevicePrimaryCtxRetain(&primary, at->ordinal) != CUDA_SUCCESS)
+        return;
+    release(at->ordinal);
+    atomic_store(&p->state.primary[at->device], (uint64_t)(uintptr_t)primary);
+    struct holding h = {.context = (uint64_t)(uintptr_t)primary, .device = (uint8_t)at->device, .kind = HELD_PART};
+    pointers_put(&p->pointers, FAMILY_CONTEXT, (uint64_t)(uintptr_t)part, &h);
+}
+
 /* A green context stands on the primary one and brings it to life. */
 CUresult hook_cuGreenCtxCreate(const struct driver *next, CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
@@ -304,10 +318,29 @@ CUresult hook_cuGreenCtxCreate(const struct driver *next, CUgreenCtx *phCtx, CUd
             next->cuGreenCtxDestroy(*phCtx);
         status = CUDA_ERROR_OUT_OF_MEMORY;
     }
+    if (status == CUDA_SUCCESS && phCtx)
+        part_enter(p, next, *phCtx, &at);
     if (status != CUDA_SUCCESS && paid) {
         cost_told(p, at.device, &cost, 0);
         primary_look(p, next, &at);
     }
+    return status;
+}
+
+/* Which device's primary context may have ended with it is told by nobody: those that we were paid for are looked at. */
+CUresult hook_cuGreenCtxDestroy(const struct driver *next, CUgreenCtx hCtx)
+{
+    GATE(p, next, next->cuGreenCtxDestroy(hCtx))
+    CUcontext part;
+    if (next->cuCtxFromGreenCtx && next->cuCtxFromGreenCtx(&part, hCtx) == CUDA_SUCCESS)
+        pacer_forget_context(p, part);
+    CUresult status = next->cuGreenCtxDestroy(hCtx);
+    place_changed();
+    place_forget();
+    struct place at;
+    for (int ordinal = 0; status == CUDA_SUCCESS && ordinal < ORDINALS; ordinal++)
+        if (place_of(p, ordinal, &at) && atomic_load(&p->state.primary_charged[at.device]))
+            primary_look(p, next, &at);
     return status;
 }
 
@@ -355,87 +388,4 @@ CUresult hook_cuCtxSetLimit(const struct driver *next, CUlimit limit, size_t val
     }
     pointers_put(&p->pointers, FAMILY_CONTEXT, key, &h);
     return status;
-}
-
-/* ---- code: what it takes shows only in the card's own number --------------------------------------------------------------- */
-
-#define LOAD(out, call, unload)                                                                 \
-    GATE(p, next, call)                                                                         \
-    struct place at;                                                                            \
-    size_t before, after, total;                                                                \
-    if (!(out) || !next->cuMemGetInfo_v2 || !place_now(p, next, &at) || next->cuMemGetInfo_v2(&before, &total) != CUDA_SUCCESS) \
-        return call;                                                                            \
-    CUresult status = call;                                                                     \
-    if (status != CUDA_SUCCESS || next->cuMemGetInfo_v2(&after, &total) != CUDA_SUCCESS || after >= before) \
-        return status;                                                                          \
-    struct holding h = {.bytes = granules(before - after), .context = (uint64_t)(uintptr_t)at.context, .device = (uint8_t)at.device, \
-        .kind = HELD_BLOCK};                                                                    \
-    if (!charge(p, next, at.device, CHARGE_MODULE, h.bytes)) {                                  \
-        next->unload(*(out));                                                                   \
-        return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
-    }                                                                                           \
-    if (!pointers_put(&p->pointers, FAMILY_CODE, (uint64_t)(uintptr_t)*(out), &h))              \
-        uncharge(p, at.device, CHARGE_MODULE, h.bytes);                                         \
-    return status;
-
-CUresult hook_cuModuleLoad(const struct driver *next, CUmodule *module, const char *fname)
-{
-    LOAD(module, next->cuModuleLoad(module, fname), cuModuleUnload)
-}
-
-CUresult hook_cuModuleLoadData(const struct driver *next, CUmodule *module, const void *image)
-{
-    LOAD(module, next->cuModuleLoadData(module, image), cuModuleUnload)
-}
-
-CUresult hook_cuModuleLoadDataEx(const struct driver *next, CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
-                                 void **optionValues)
-{
-    LOAD(module, next->cuModuleLoadDataEx(module, image, numOptions, options, optionValues), cuModuleUnload)
-}
-
-CUresult hook_cuModuleLoadFatBinary(const struct driver *next, CUmodule *module, const void *fatCubin)
-{
-    LOAD(module, next->cuModuleLoadFatBinary(module, fatCubin), cuModuleUnload)
-}
-
-CUresult hook_cuLibraryLoadData(const struct driver *next, CUlibrary *library, const void *code, CUjit_option *jitOptions,
-                                void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-                                void **libraryOptionValues, unsigned int numLibraryOptions)
-{
-    LOAD(library, next->cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues,
-        numLibraryOptions), cuLibraryUnload)
-}
-
-CUresult hook_cuLibraryLoadFromFile(const struct driver *next, CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
-                                    void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-                                    void **libraryOptionValues, unsigned int numLibraryOptions)
-{
-    LOAD(library, next->cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
-        libraryOptionValues, numLibraryOptions), cuLibraryUnload)
-}
-
-static CUresult code_gone(struct process *p, uint64_t key, bool ours, const struct holding *h, CUresult status)
-{
-    if (ours && status == CUDA_SUCCESS)
-        holding_gone(p, FAMILY_CODE, h);
-    else if (ours)
-        pointers_put(&p->pointers, FAMILY_CODE, key, h);
-    return status;
-}
-
-CUresult hook_cuModuleUnload(const struct driver *next, CUmodule hmod)
-{
-    GATE(p, next, next->cuModuleUnload(hmod))
-    struct holding h;
-    bool ours = pointers_take(&p->pointers, FAMILY_CODE, (uint64_t)(uintptr_t)hmod, &h);
-    return code_gone(p, (uint64_t)(uintptr_t)hmod, ours, &h, next->cuModuleUnload(hmod));
-}
-
-CUresult hook_cuLibraryUnload(const struct driver *next, CUlibrary library)
-{
-    GATE(p, next, next->cuLibraryUnload(library))
-    struct holding h;
-    bool ours = pointers_take(&p->pointers, FAMILY_CODE, (uint64_t)(uintptr_t)library, &h);
-    return code_gone(p, (uint64_t)(uintptr_t)library, ours, &h, next->cuLibraryUnload(library));
 }

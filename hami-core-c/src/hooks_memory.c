@@ -304,6 +304,7 @@ static void seen(struct process *p, int device, uint64_t *free, uint64_t *total)
     uint64_t limit = s->rules[device].memory, used = ledger_used(&s->ledger, (unsigned)device);
     if (limit == NO_LIMIT)
         return;
+    used += atomic_load_explicit(&s->ledger.debt[device], memory_order_relaxed);
     uint64_t left = used < limit ? (limit - used) & ~(GRANULE - 1) : 0;
     bool more = beyond_the_card(s);
     if (more || limit < *total)

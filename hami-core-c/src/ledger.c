@@ -242,7 +242,7 @@ uint64_t ledger_used(struct ledger *l, unsigned device)
 static void pay_owed(struct ledger *l, unsigned device)
 {
     struct hami_device *d = &l->extension->devices[device];
-    atomic_store(&l->owes[device], 0);
+    atomic_store(&l->owes[device], load(&l->debt[device]) != 0);
     for (int kind = 0; kind < CHARGES; kind++) {
         uint64_t bytes = atomic_exchange(&l->owed[device][kind], 0), used = load(&d->used);
         uint64_t held = load(part(&l->region->slots[l->slot].used[device], (enum charge)kind));
@@ -252,10 +252,32 @@ static void pay_owed(struct ledger *l, unsigned device)
     }
 }
 
-static inline void pay(struct ledger *l, unsigned device)
+static inline bool pay(struct ledger *l, unsigned device)
 {
-    if (__builtin_expect(atomic_load_explicit(&l->owes[device], memory_order_relaxed), 0))
+    bool owes = atomic_load_explicit(&l->owes[device], memory_order_relaxed);
+    if (__builtin_expect(owes, 0))
         pay_owed(l, device);
+    return owes;
+}
+
+/* Inside: charge what is held over the limit, if there is room for it now. */
+static bool debt_paid(struct ledger *l, unsigned device, uint64_t limit)
+{
+    struct hami_device *d = &l->extension->devices[device];
+    uint64_t debt = load(&l->debt[device]), used;
+    if (!debt)
+        return true;
+    ledger_recount(l, device);
+    used = load(&d->used);
+    if (used > limit || debt > limit - used) {
+        atomic_store(&l->owes[device], 1);
+        return false;
+    }
+    if (!atomic_compare_exchange_strong(&l->debt[device], &debt, 0))
+        return false;               /* another thread's code came or went just now */
+    slot_add(l, l->slot, device, CHARGE_MODULE, (int64_t)debt);
+    store(&d->used, used + debt);
+    return true;
 }
 
 enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes, uint64_t limit)
@@ -265,7 +287,10 @@ enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind,
         return VERDICT_FULL;
     if (!enter(l, device))
         return VERDICT_STUCK;
-    pay(l, device);
+    if (__builtin_expect(pay(l, device), 0) && !debt_paid(l, device, limit)) {
+        leave(l, device);
+        return VERDICT_FULL;
+    }
     STEP(STEP_CHECK);
     uint64_t used = load(&d->used);
     if (used > limit || bytes > limit - used) {
@@ -302,6 +327,21 @@ void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t
     STEP(STEP_SLOT_DOWN);
     slot_add(l, l->slot, device, kind, -(int64_t)bytes);
     leave(l, device);
+}
+
+void ledger_owe(struct ledger *l, unsigned device, uint64_t bytes)
+{
+    atomic_fetch_add(&l->debt[device], bytes);
+    atomic_store(&l->owes[device], 1);
+}
+
+void ledger_forgive(struct ledger *l, unsigned device, uint64_t bytes)
+{
+    uint64_t debt = load(&l->debt[device]), part;
+    do
+        part = bytes < debt ? bytes : debt;
+    while (!atomic_compare_exchange_weak(&l->debt[device], &debt, debt - part));
+    ledger_return(l, device, CHARGE_MODULE, bytes - part);
 }
 
 void ledger_claim(struct ledger *l, int32_t pid)

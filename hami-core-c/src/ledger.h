@@ -27,6 +27,7 @@ struct ledger {
     uint64_t name;                  /* what we write into owner words */
     struct liveness liveness;
     _Atomic uint64_t owed[HAMI_DEVICES][CHARGES];   /* returned while a word was stuck; goes with the next change */
+    _Atomic uint64_t debt[HAMI_DEVICES];            /* held over the limit, of kind CHARGE_MODULE */
     _Atomic uint32_t owes[HAMI_DEVICES];            /* some of the above is not 0 */
 };
 
@@ -39,6 +40,11 @@ void ledger_leave(struct ledger *l);
 enum verdict ledger_reserve(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes, uint64_t limit);
 /* Take bytes back. Never fails: what cannot be written now is owed. */
 void ledger_return(struct ledger *l, unsigned device, enum charge kind, uint64_t bytes);
+/* Something came that could not be refused and that the limit has no room for. It is charged as soon as it has; until then every
+ * reservation is refused. */
+void ledger_owe(struct ledger *l, unsigned device, uint64_t bytes);
+/* So much of what was once owed is gone, whether it was charged meanwhile or not. */
+void ledger_forgive(struct ledger *l, unsigned device, uint64_t bytes);
 /* Count the living now. */
 void ledger_reap(struct ledger *l, unsigned device);
 /* Bytes held by the container. Two loads; where somebody has ended, the living are counted first. */

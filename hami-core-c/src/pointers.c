@@ -156,15 +156,19 @@ bool pointers_widen(struct pointers *p, enum family family, uint64_t number, uin
     return there;
 }
 
-void pointers_drop(struct pointers *p, uint64_t context, void (*gone)(void *who, enum family family, uint64_t key, const struct holding *h),
-                   void *who)
+static enum family family_of(const struct pointer_entry *e) { return (enum family)((e->key >> 60) - 1); }
+static bool in_context(const struct pointer_entry *e, uint64_t context) { return e->context == context; }
+static bool code_of(const struct pointer_entry *e, uint64_t extra) { return family_of(e) == FAMILY_CODE && e->extra == extra; }
+
+static void drop(struct pointers *p, bool (*is_one)(const struct pointer_entry *e, uint64_t what), uint64_t what,
+                 void (*gone)(void *who, enum family family, uint64_t key, const struct holding *h), void *who)
 {
     for (unsigned n = 0; n < POINTER_SHARDS; n++) {
         struct pointer_shard *s = &p->shards[n];
         bool owner = bias_enter(&p->bias, &s->latch);
         for (uint64_t i = 0; s->power && i < UINT64_C(1) << s->power;) {
             struct pointer_entry e = s->entries[i];
-            if (!e.key || e.context != context) {
+            if (!e.key || !is_one(&e, what)) {
                 i++;
                 continue;
             }
@@ -172,11 +176,23 @@ void pointers_drop(struct pointers *p, uint64_t context, void (*gone)(void *who,
             struct holding h;
             unpack(&e, &h);
             bias_leave(&p->bias, &s->latch, owner);     /* the ledger is never changed inside */
-            gone(who, (enum family)((e.key >> 60) - 1), e.key & UINT64_C(0x0fffffffffffffff), &h);
+            gone(who, family_of(&e), e.key & UINT64_C(0x0fffffffffffffff), &h);
             owner = bias_enter(&p->bias, &s->latch);
         }
         bias_leave(&p->bias, &s->latch, owner);
     }
+}
+
+void pointers_drop(struct pointers *p, uint64_t context, void (*gone)(void *who, enum family family, uint64_t key, const struct holding *h),
+                   void *who)
+{
+    drop(p, in_context, context, gone, who);
+}
+
+void pointers_drop_code(struct pointers *p, uint64_t extra, void (*gone)(void *who, enum family family, uint64_t key, const struct holding *h),
+                        void *who)
+{
+    drop(p, code_of, extra, gone, who);
 }
 
 uint64_t pointers_count(struct pointers *p)

@@ -43,6 +43,9 @@ bool pointers_widen(struct pointers *p, enum family family, uint64_t key, uint64
 /* Take everything that dies with a context; each is given to `gone`. */
 void pointers_drop(struct pointers *p, uint64_t context, void (*gone)(void *who, enum family family, uint64_t key, const struct holding *h),
                    void *who);
+/* The same with all code whose `extra` is this. */
+void pointers_drop_code(struct pointers *p, uint64_t extra, void (*gone)(void *who, enum family family, uint64_t key, const struct holding *h),
+                        void *who);
 uint64_t pointers_count(struct pointers *p);
 
 #endif

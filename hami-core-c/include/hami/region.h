@@ -48,7 +48,7 @@ struct hami_region {
     uint32_t major_version, minor_version;
     _Atomic int32_t sm_init;
     _Atomic uint64_t old_owner;     /* stays 0 */
-    unsigned char old_semaphore[32];/* initialised to 1 and never taken */
+    unsigned char old_semaphore[32];/* a sem_t of glibc's, shared by processes: 1 and never taken */
     uint64_t device_count;
     char uuids[HAMI_DEVICES][HAMI_UUID_ROOM];
     _Atomic uint64_t memory_limit[HAMI_DEVICES];    /* bytes, 0 = none */

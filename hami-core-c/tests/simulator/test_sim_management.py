@@ -241,6 +241,52 @@ print(json.dumps([d.memory()[1] // 2**20, code, d.memory()[0] // 2**20]), flush=
     assert bare.ask(use, CUDA_VISIBLE_DEVICES=uuids[0])[1] == 2
 
 
+def test_compute_instances_have_places_inside_their_gpu_instance(bare, nvml):
+    bare.command("start", "A100-40G")
+    program = """
+def code(call, *words):
+    try:
+        call(*words)
+    except n.NVMLError as problem:
+        return problem.value
+    return 0
+h = handle(0)
+n.nvmlDeviceSetMigMode(h, 1)
+whole = n.nvmlDeviceCreateGpuInstance(h, n.nvmlDeviceGetGpuInstanceProfileInfo(h, 4).id)
+number = [n.nvmlGpuInstanceGetComputeInstanceProfileInfo(whole, profile, 0).id for profile in range(5)]
+get = n._nvmlGetFunctionPointer
+def places(profile):
+    count = c_uint(0)
+    get('nvmlGpuInstanceGetComputeInstancePossiblePlacements')(whole, number[profile], None, byref(count))
+    found = (Place * count.value)()
+    get('nvmlGpuInstanceGetComputeInstancePossiblePlacements')(whole, number[profile], found, byref(count))
+    return [(one.start, one.size) for one in found]
+def at(profile, start):
+    made = c_void_p()
+    answer = get('nvmlGpuInstanceCreateComputeInstanceWithPlacement')(whole, number[profile], byref(Place(start, 0)), byref(made))
+    return answer or n.nvmlComputeInstanceGetInfo_v2(made).placement.start
+def left(): return [n.nvmlGpuInstanceGetComputeInstanceRemainingCapacity(whole, one) for one in number]
+first = at(1, 2), at(0, 2), at(0, 5), at(2, 1), left()
+n.nvmlGpuInstanceCreateComputeInstance(whole, number[1])
+print(json.dumps([[places(one) for one in range(5)], first, left()]))
+"""
+    start = """from ctypes import Structure, byref, c_uint, c_void_p
+class Place(Structure):
+    _fields_ = [('start', c_uint), ('size', c_uint)]
+"""
+    places, first, left = nvml(start + program)
+    assert places == [
+        [[at, 1] for at in range(7)],
+        [[0, 2], [2, 2], [4, 2]],
+        [[0, 3], [4, 3]],
+        [[0, 4]],
+        [[0, 7]],
+    ]
+    no_room = 23
+    assert first == [2, no_room, 5, no_room, [4, 1, 0, 0, 0]]
+    assert left == [2, 0, 0, 0, 0]
+
+
 def test_instances_have_places_and_are_destroyed_from_the_inside(bare, nvml):
     bare.command("start", "A100-40G")
     program = """

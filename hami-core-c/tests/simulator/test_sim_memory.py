@@ -232,18 +232,23 @@ def test_the_judge_sees_a_container_go_over_its_limit(node):
     assert told["devices"][0]["peak_bytes"] == 1108 * MIB
 
 
-def test_a_context_with_part_of_a_device_costs_a_context(node):
+def test_contexts_with_parts_of_a_device_keep_the_primary_one_and_share_its_memory(node):
     program = """
-d.start()
-before = d.memory()[0]
-resource = (c.c_char * 512)()
+d.cuInit(0)
+resource, state = (c.c_char * 512)(), [c.c_uint(), c.c_int()]
 d.cuDeviceGetDevResource(0, resource, 1)
-part = d.out('cuGreenCtxCreate', d.out('cuDevResourceGenerateDesc', resource, 1), 0, 1)
-cost = before - d.memory()[0]
-d.cuGreenCtxDestroy(part)
-print(json.dumps([cost, before - d.memory()[0]]))
+parts = [d.out('cuGreenCtxCreate', d.out('cuDevResourceGenerateDesc', resource, 1), 0, 1) for _ in range(3)]
+d.cuCtxSetCurrent(d.out('cuCtxFromGreenCtx', parts[0]))
+free, total = d.memory()
+d.alloc(100 * 2**20)
+for part in parts[1:]: d.cuGreenCtxDestroy(part)
+left = d.memory()[0]
+d.cuGreenCtxDestroy(parts[0])
+d.cuDevicePrimaryCtxGetState(0, c.byref(state[0]), c.byref(state[1]))
+d.start()
+print(json.dumps([total - free, free - left, state[1].value, d.memory()[0] - free]))
 """
-    assert node.ask(program) == [CONTEXT, 0]
+    assert node.ask(program) == [CONTEXT, 100 * MIB, 0, 0]
 
 
 def test_arrays_are_paid_in_granules(node):

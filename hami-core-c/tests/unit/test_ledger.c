@@ -128,6 +128,36 @@ static void a_request_that_fits_is_granted_and_one_that_does_not_is_refused(void
     SAME(extension->devices[0].ended, 1);
 }
 
+/* What came and cannot be refused is charged as soon as there is room; until then nothing else is. */
+static void what_is_owed_is_charged_before_anything_else(void)
+{
+    fresh();
+    pid_t child = fork();
+    if (!child) {
+        struct ledger *l = join(0);
+        CHECK(ledger_reserve(l, 0, CHARGE_DATA, 6, LIMIT) == VERDICT_DONE);
+        ledger_owe(l, 0, 7);
+        SAME(ledger_used(l, 0), 6);
+        CHECK(ledger_reserve(l, 0, CHARGE_DATA, 1, LIMIT) == VERDICT_FULL);
+        CHECK(ledger_reserve(l, 1, CHARGE_DATA, 1, LIMIT) == VERDICT_DONE);
+        ledger_return(l, 0, CHARGE_DATA, 4);
+        SAME(ledger_used(l, 0), 2);
+        CHECK(ledger_reserve(l, 0, CHARGE_DATA, 2, LIMIT) == VERDICT_FULL);
+        SAME(ledger_used(l, 0), 9);
+        SAME(region->slots[0].used[0].module, 7);
+        ledger_owe(l, 0, 5);
+        CHECK(ledger_reserve(l, 0, CHARGE_DATA, 0, LIMIT) == VERDICT_FULL);
+        ledger_forgive(l, 0, 12);
+        SAME(ledger_used(l, 0), 2);
+        CHECK(ledger_reserve(l, 0, CHARGE_DATA, 8, LIMIT) == VERDICT_DONE);
+        SAME(region->slots[0].used[0].total, 10);
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+}
+
 static void killed_at(enum step first, enum step second)
 {
     fresh();
@@ -300,6 +330,7 @@ int main(void)
     reached = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(fd >= 0 && ftruncate(fd, 8192) == 0);
     a_request_that_fits_is_granted_and_one_that_does_not_is_refused();
+    what_is_owed_is_charged_before_anything_else();
     for (unsigned i = 0; i < steps; i++)
         for (unsigned j = 0; j < steps; j++)
             killed_at(all[i], all[j]);

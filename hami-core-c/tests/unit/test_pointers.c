@@ -51,6 +51,22 @@ static void count(void *who, enum family family, uint64_t key, const struct hold
     dropped += h->context == 77;
 }
 
+static void code_of_a_library_is_dropped_and_nothing_else(void)
+{
+    uint64_t before = pointers_count(&table);
+    dropped = 0;
+    for (uint64_t i = 0; i < 100; i++) {
+        CHECK(pointers_put(&table, FAMILY_CODE, 5000 + i, &(struct holding){.context = 77, .extra = i % 2 ? 9 : 8}));
+        CHECK(pointers_put(&table, FAMILY_POINTER, 5000 + i, &(struct holding){.context = 77, .extra = 9}));
+    }
+    pointers_drop_code(&table, 9, count, NULL);
+    SAME(dropped, 50);
+    SAME(pointers_count(&table), before + 150);
+    pointers_drop(&table, 77, count, NULL);
+    SAME(pointers_count(&table), before);
+    dropped = 0;
+}
+
 static void what_dies_with_a_context_is_dropped_and_nothing_else(void)
 {
     uint64_t before = pointers_count(&table);
@@ -120,6 +136,7 @@ int main(void)
     a_second_thread_ends_the_privilege_of_the_first();
     what_is_put_is_taken_once();
     a_model_agrees_over_many_changes();
+    code_of_a_library_is_dropped_and_nothing_else();
     what_dies_with_a_context_is_dropped_and_nothing_else();
     threads_do_not_meet();
     return 0;

@@ -55,9 +55,9 @@ class SettingsError(BadInputError):
 class BackendError(HamiError):
     """A backend broke its promise: it raised, answered out of range, or could not be loaded.
 
-    :param backend: its name. :param hook: the question it was asked; empty while loading.
+    :param backend: its name. :param hook: the question it was asked; empty while loading. :param problem: what happened.
     """
 
     def __init__(self, backend: str, hook: str, problem: str) -> None:
-        self.backend, self.hook = backend, hook
+        self.backend, self.hook, self.problem = backend, hook, problem
         super().__init__(f"backend {backend!r}{f', {hook}' if hook else ''}: {problem}")

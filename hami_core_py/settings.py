@@ -176,7 +176,9 @@ def load_settings(
     """
     values = _read_yaml(config)
     sections = {key: value for key, value in values.items() if _field_of(key) is None}
-    core = {name: value for key, value in values.items() if (name := _field_of(key))}
+    core: dict[str, Any] = {
+        name: _section(value, f"{config}: {key}") for key, value in values.items() if (name := _field_of(key))
+    }
     for key in sections:
         near = get_close_matches(key, [to_camel(name) for name in Settings.model_fields], n=1, cutoff=0.8)
         if near:
@@ -191,6 +193,13 @@ def load_settings(
         raise _error(problem, config) from problem
 
 
+def _section(value: Any, where: str) -> dict[str, Any]:
+    """A section's keys; one that is written and left empty sets nothing. :raises SettingsError: it is no mapping."""
+    if not isinstance(value, dict | None):
+        raise SettingsError(where, "a mapping of keys to values", "a list" if isinstance(value, list) else repr(value))
+    return value or {}
+
+
 def _read_yaml(config: Path | None) -> dict[str, Any]:
     if config is None:
         return {}
@@ -203,7 +212,11 @@ def _read_yaml(config: Path | None) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise SettingsError(str(config), "a mapping of sections", type(values).__name__)
+        raise SettingsError(
+            str(config), "a mapping of sections", "a list" if isinstance(values, list) else repr(values)
+        )
+    if unnamed := [key for key in values if not isinstance(key, str)]:
+        raise SettingsError(str(config), "names of sections", repr(unnamed[0]))
     return values
 
 

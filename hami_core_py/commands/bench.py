@@ -1,7 +1,9 @@
 """``hami bench``: measure the real servers on made-up clusters."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
@@ -11,11 +13,14 @@ from hami_core_py.bench.measure import BenchError, Load, measure_filter
 from hami_core_py.bench.shapes import shapes_of
 from hami_core_py.commands import bench_limiter
 from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, fail, load
-from hami_core_py.commands.sources import read_objects, read_pod
-from hami_core_py.errors import HamiError
+from hami_core_py.commands.sources import FILE, read_objects, read_pod, say_bad_input
+from hami_core_py.decisions.pod_shape import misshapen
+from hami_core_py.decisions.requests import read_pod_request
+from hami_core_py.errors import BadInputError, HamiError
+from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.families import Family
-
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+from hami_core_py.models.requests import Policies
+from hami_core_py.models.views import pod_view
 
 
 @click.group()
@@ -69,8 +74,12 @@ def filter_command(
     """Filters over HTTP, names only, against the scheduler in a process of its own."""
     try:
         names = [str(node["metadata"]["name"]) for node in read_objects(nodes, "Node")]
-        asked = dict(read_pod(str(pod), None))
-        families = load(None).ask.families
+        if not names:
+            raise BadInputError(str(nodes), "at least one node", "none")
+        read_objects(pods, "Pod")
+        ask = load(None).ask
+        asked = dict(_readable(pod, ask))
+        families = ask.families
         result = measure_filter(
             nodes,
             pods,
@@ -79,17 +88,26 @@ def filter_command(
             requests=requests,
             load=Load(pod_events=pod_events, node_changes=node_changes),
         )
+    except BenchError as problem:
+        fail(str(problem), EXIT_NO)
+        return
     except HamiError as problem:
-        fail(str(problem), EXIT_NO if isinstance(problem, BenchError) else EXIT_BAD_INPUT)
-        return
-    except (KeyError, TypeError) as problem:
-        fail(f"--nodes, --pods, --pod: expected files as `kubectl get -o json` prints them, got {problem!r}")
-        return
+        say_bad_input(problem, output, "hami bench filter")
+        raise SystemExit(EXIT_BAD_INPUT) from problem
     if output == "json":
         click.echo(json.dumps(result.as_json()))
         return
     for name, value in result.as_json().items():
         click.echo(f"{name:<20} {value:>10}")
+
+
+def _readable(path: Path, ask: Ask) -> Mapping[str, Any]:
+    """The pod of a file. :raises BadInputError: every filter of it would end in an error."""
+    found = read_pod(str(path), None)
+    if problem := misshapen(found):
+        raise BadInputError(str(path), "a pod as the API spells it", problem)
+    read_pod_request(pod_view(found), ask, Policies())
+    return found
 
 
 def _family(name: str | None) -> Family:

@@ -85,22 +85,24 @@ def _explain(loaded: Loaded, name: str, client: Client | None, nodes: Path | Non
     found_pod = read_pod(name, client)
     found_nodes, found_pods = read_cluster(client, nodes, pods)
     snapshot = snapshot_of(found_nodes, found_pods, loaded.ask, loaded.settings)
-    return snapshot.explain(pod_view(_admitted(found_pod, loaded)))
+    return snapshot.explain(pod_view(_admitted(name, found_pod, loaded)))
 
 
-def _admitted(pod: JsonObject, loaded: Loaded) -> JsonObject:
+def _admitted(name: str, pod: JsonObject, loaded: Loaded) -> JsonObject:
     """The pod as the scheduler sees it: a manifest that was never created passes the webhook's decision first.
 
     :raises BadInputError: the webhook would refuse it.
     """
     if problem := misshapen(pod):
-        raise BadInputError("pod", "a pod as the API spells it", problem)
+        raise BadInputError(name, "a pod as the API spells it", problem)
     metadata = pod.get("metadata") or {}
     if metadata.get("uid"):
         return pod
     rules = admission_rules(loaded.settings)
     namespace = metadata.get("namespace") or "default"
     verdict = admit(PodWrite(pod=pod, namespace=namespace), loaded.ask, rules)
+    if verdict.problem is not None:
+        raise verdict.problem
     if not verdict.allowed:
         where = f"pod {namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
         raise BadInputError(where, "a pod that the webhook admits", verdict.message)

@@ -12,7 +12,8 @@ from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import NotFound
 from hami_core_py.codecs.policies import parse_chain
 from hami_core_py.decisions.admission import Rules
-from hami_core_py.errors import BadInputError
+from hami_core_py.decisions.pod_shape import kind_of, misshapen
+from hami_core_py.errors import BackendError, BadInputError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.requests import Policies
 from hami_core_py.models.views import PodView, node_view, pod_view
@@ -32,12 +33,11 @@ def read_objects(path: Path, kind: str) -> Sequence[JsonObject]:
         if item.get("kind", kind) != kind:
             raise BadInputError(where, f"a {kind}", str(item["kind"]))
         metadata = item.get("metadata")
-        if not (isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)):
+        if not (isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str) and metadata["name"]):
             raise BadInputError(where, f"a {kind} with metadata.name", "one without")
         if not _has_shape(item, kind):
-            raise BadInputError(
-                f"{where} ({metadata['name']})", f"a {kind} as the API spells it", "fields of other types"
-            )
+            problem = (misshapen(item) if kind == "Pod" else None) or "fields of other types"
+            raise BadInputError(f"{where} ({metadata['name']})", f"a {kind} as the API spells it", problem)
     return found
 
 
@@ -61,7 +61,7 @@ def read_pod(text: str, client: Client | None) -> JsonObject:
         documents = _read_all(path)
         found = [item for document in documents for item in _pods(document)]
         if not found:
-            raise BadInputError(text, "a Pod", ", ".join(sorted({str(d.get("kind")) for d in documents})) or "nothing")
+            raise BadInputError(text, "a Pod", ", ".join(sorted(set(map(_kind_named, documents)))) or "nothing")
         return found[0]
     namespace, slash, name = text.partition("/")
     if not slash or not name or path.suffix in (".yaml", ".yml", ".json"):
@@ -126,6 +126,11 @@ def _pods(document: Any) -> Sequence[JsonObject]:
     return []
 
 
+def _kind_named(document: Any) -> str:
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    return str(kind) if kind is not None else kind_of(document)
+
+
 def _read(path: Path) -> Any:
     documents = _read_all(path)
     return documents[0] if len(documents) == 1 else documents
@@ -153,6 +158,9 @@ def say_bad_input(problem: Exception, output: str, command: str) -> None:
     """What was wrong with the input: an object for programs on standard output, a sentence for people on the other."""
     if output == "json":
         fields = {"where": command, "expected": "a call that succeeds", "got": str(problem), "hint": ""}
+        if isinstance(problem, BackendError):
+            what = f"backend {problem.backend!r}" + (f", {problem.hook}" if problem.hook else "")
+            fields |= {"where": what, "expected": "a backend that can be used", "got": problem.problem}
         if isinstance(problem, BadInputError):
             fields = {name: getattr(problem, name) for name in ("where", "expected", "got", "hint")}
         click.echo(json.dumps({"error": fields}, indent=2))

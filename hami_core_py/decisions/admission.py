@@ -1,7 +1,7 @@
 """Admission: one write of a pod → allowed or not, and the patch that makes it ours."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hami_core_py.decisions.bookkeeping import forged_keys
@@ -26,7 +26,7 @@ from hami_core_py.decisions.wishes import (
     gather_defaults,
     gather_mirrors,
 )
-from hami_core_py.errors import BackendError, RequestError
+from hami_core_py.errors import BackendError, BadInputError, RequestError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.devices import NO_FACTS
 from hami_core_py.models.requests import PodRequest, Policies
@@ -75,6 +75,7 @@ class Verdict:
 
     :ivar code: as in an HTTP answer. :ivar reason: a word for programs, empty when there is none.
     :ivar patch: operations of RFC 6902. :ivar pod: the object with the patch applied.
+    :ivar problem: the bad input that the message tells of, part by part; ``None`` for other refusals.
     """
 
     allowed: bool
@@ -84,6 +85,7 @@ class Verdict:
     reason: str = ""
     warnings: tuple[str, ...] = ()
     patch: tuple[Mapping[str, Any], ...] = ()
+    problem: BadInputError | None = None
 
 
 def admit(write: PodWrite, ask: Ask, rules: Rules) -> Verdict:
@@ -98,8 +100,10 @@ def admit(write: PodWrite, ask: Ask, rules: Rules) -> Verdict:
         if write.operation == "UPDATE":
             return _admit_update(write, pod, ask, rules, is_ours=is_ours)
         return _admit_new(write, pod, ask, rules) if is_ours else _leave(write, pod, ask, rules)
-    except (RequestError, BackendError) as problem_found:
-        return _deny(write, Denial.of_amount(str(problem_found)))
+    except BackendError as failure:
+        return _deny(write, Denial.of_amount(str(failure)))
+    except RequestError as bad:
+        return replace(_deny(write, Denial.of_amount(str(bad))), problem=bad)
 
 
 def _admit_new(write: PodWrite, pod: PodView, ask: Ask, rules: Rules) -> Verdict:

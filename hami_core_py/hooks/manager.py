@@ -184,7 +184,8 @@ def _settings_error(section: str, problem: ValidationError, model: type[BackendS
     where = ".".join(str(part) for part in (section, *first["loc"]))
     if first["type"] == "extra_forbidden":
         return SettingsError(where, "a known key", "an unknown one", _nearest(str(first["loc"][-1]), _keys(model)))
-    return SettingsError(where, first["msg"], repr(first.get("input")))
+    expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return SettingsError(where, expected, repr(first.get("input")))
 
 
 def _keys(model: type[BackendSettings]) -> list[str]:

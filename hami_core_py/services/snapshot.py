@@ -6,6 +6,7 @@ from typing import Any
 
 from hami_core_py.codecs.records import explain_annotations
 from hami_core_py.decisions.explain import NodeExplanation
+from hami_core_py.decisions.pod_shape import kind_of
 from hami_core_py.decisions.requests import read_pod_request
 from hami_core_py.errors import BadInputError
 from hami_core_py.hooks.ask import Ask
@@ -59,7 +60,7 @@ class Snapshot:
         self.engine = Engine(self.inventory, self.ledger, ask)
         self._nodes = NodeIntake(self.inventory, ask, needs_allocatable=needs_allocatable)
         self._nodes.sync(node_view(node) for node in nodes)
-        PodIntake(self.ledger, ask, trust_v210=trust_v210).sync(read_pod_news(pod) for pod in pods)
+        PodIntake(self.ledger, ask, trust_v210=trust_v210).sync(read_pod_news(_identified(pod)) for pod in pods)
 
     def explain(self, pod: PodView) -> Explanation:
         """Where a pod would go. Its own record does not count against it.
@@ -98,6 +99,15 @@ class Snapshot:
         return explain_annotations(record_of(pod, placement, self._ask, at_ns=0, ordered=ordered))
 
 
+def _identified(pod: JsonObject) -> JsonObject:
+    """The pod with a UID: one written by hand may lack it, and what it holds counts all the same."""
+    metadata = pod.get("metadata") or {}
+    if metadata.get("uid"):
+        return pod
+    uid = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    return {**pod, "metadata": {**metadata, "uid": uid}}
+
+
 def items_of(document: Any, where: str) -> Sequence[JsonObject]:
     """Objects of a list as ``kubectl get -o json`` saves it, of a bare JSON list, or of a single object.
 
@@ -108,5 +118,5 @@ def items_of(document: Any, where: str) -> Sequence[JsonObject]:
     elif isinstance(document, Mapping) and document.get("kind"):
         document = [document]
     if not isinstance(document, list) or not all(isinstance(item, Mapping) for item in document):
-        raise BadInputError(where, "a list of objects, as `kubectl get -o json` saves it", type(document).__name__)
+        raise BadInputError(where, "a list of objects, as `kubectl get -o json` saves it", kind_of(document))
     return document

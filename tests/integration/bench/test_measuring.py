@@ -31,17 +31,43 @@ def test_filters_are_measured_while_events_arrive(made: Path) -> None:
     assert measured["rss_mib"] > 10
 
 
-def test_file_that_is_no_list_of_objects_is_named(made: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("nodes", "7"),
+        ("nodes", "[]"),
+        ("pods", "{"),
+        ("pod", '{"kind": "Job"}'),
+        ("pod", '{"kind": "Pod", "status": 5}'),
+        ("pod", None),
+    ],
+)
+def test_file_that_cannot_be_measured_is_named_before_anything_starts(
+    made: Path, option: str, text: str | None
+) -> None:
     bad = made / "bad.json"
-    bad.write_text("7")
+    if text is not None:
+        bad.write_text(text)
+    files = {name: str(made / f"{name}.json") for name in ("nodes", "pods", "pod")} | {option: str(bad)}
+    given = [word for name, path in files.items() for word in (f"--{name}", path)]
 
-    answer = CliRunner().invoke(
-        main,
-        ["bench", "filter", "--nodes", str(bad), "--pods", str(made / "pods.json"), "--pod", str(made / "pod.json")],
-    )
+    answer = CliRunner().invoke(main, ["bench", "filter", *given, "-o", "json"])
 
     assert answer.exit_code == 2
-    assert "bad.json" in answer.output
+    assert json.loads(answer.output)["error"]["where"] == str(bad)
+
+
+def test_pod_whose_amount_cannot_be_read_is_refused_before_anything_starts(made: Path) -> None:
+    pod = json.loads((made / "pod.json").read_text())
+    limits = pod["spec"]["containers"][0]["resources"]["limits"]
+    limits.update(dict.fromkeys(limits, "12Gi"))
+    (made / "pod.json").write_text(json.dumps(pod))
+    files = [word for name in ("nodes", "pods", "pod") for word in (f"--{name}", str(made / f"{name}.json"))]
+
+    answer = CliRunner().invoke(main, ["bench", "filter", *files, "-o", "json"])
+
+    assert answer.exit_code == 2
+    assert json.loads(answer.output)["error"]["got"] == "'12Gi'"
 
 
 def test_family_that_is_not_installed_is_refused_with_those_that_are(tmp_path: Path) -> None:

@@ -101,6 +101,17 @@ def test_unreadable_files_are_bad_input(hami: Hami, saved: Any, tmp_path: Path) 
     assert hami("explain", saved("pod.json", {"kind": "Service"}), "--nodes", nodes).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "got"), [("[]", "a list"), ("null", "null"), ("5", "a number"), ('{"kind": "Job"}', "Job")]
+)
+def test_document_that_is_no_pod_is_bad_input(hami: Hami, saved: Any, tmp_path: Path, text: str, got: str) -> None:
+    (tmp_path / "odd.json").write_text(text)
+    answer = hami("explain", tmp_path / "odd.json", "--nodes", saved("nodes.json", [node("n", 8000)]), "-o", "json")
+    assert answer.exit_code == 2
+    error = json.loads(answer.output)["error"]
+    assert error == {"where": str(tmp_path / "odd.json"), "expected": "a Pod", "got": got, "hint": ""}
+
+
 @pytest.mark.parametrize("option", ["--nodes", "--pods", "--quotas", "--config"])
 def test_file_that_is_not_there_is_an_answer_for_programs(hami: Hami, saved: Any, tmp_path: Path, option: str) -> None:
     absent = tmp_path / "absent.json"
@@ -151,6 +162,29 @@ def test_quotas_are_never_silently_left_out(hami: Hami, saved: Any) -> None:
     assert "quotas are not counted" in answer.output
 
 
+def test_pod_written_by_hand_without_a_uid_is_counted(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    asked = saved("pod.json", pod(count="1", memory="5000", cores="10"))
+    running = pod("other", count="1", memory="5000", cores="10")
+    del running["metadata"]["uid"]
+    running["metadata"]["annotations"] = json.loads(hami("explain", asked, "--nodes", nodes, "-o", "json").output)[
+        "annotations"
+    ]
+    running["spec"]["nodeName"] = "n"
+    answer = hami("explain", asked, "--nodes", nodes, "--pods", saved("pods.json", [running]), "-o", "json")
+    assert answer.exit_code == 1
+
+
+def test_amount_that_the_webhook_refuses_is_told_part_by_part(hami: Hami, saved: Any) -> None:
+    manifest = pod(count="1", memory="12Gi")
+    del manifest["metadata"]["uid"]
+    answer = hami("explain", saved("p.json", manifest), "--nodes", saved("n.json", [node("n", 8000)]), "-o", "json")
+    assert answer.exit_code == 2
+    error = json.loads(answer.output)["error"]
+    assert error["where"].endswith("acme.example/npu-memory")
+    assert (error["got"], error["hint"]) == ("'12Gi'", "write 12288: one unit is 1 MiB")
+
+
 def test_manifest_that_was_never_created_passes_admission_first(hami: Hami, saved: Any) -> None:
     nodes = saved("nodes.json", [node("n", 8000)])
     refused, bare = pod(count="1", percent="140"), pod(count="1", memory="100")
@@ -162,8 +196,28 @@ def test_manifest_that_was_never_created_passes_admission_first(hami: Hami, save
     assert hami("explain", saved("bare.json", bare), "--nodes", nodes).exit_code == 0
 
 
-def test_misshapen_pod_is_bad_input(hami: Hami, saved: Any) -> None:
-    nodes = saved("nodes.json", [node("n", 8000)])
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("spec", "containers", "none"),
+        ("spec", "priority", "high"),
+        ("metadata", "name", 5),
+        ("metadata", "uid", 5),
+    ],
+)
+def test_misshapen_pod_is_bad_input(hami: Hami, saved: Any, part: str, field: str, value: Any) -> None:
     broken = pod(count="1")
-    broken["spec"]["containers"] = "none"
-    assert hami("explain", saved("pod.json", broken), "--nodes", nodes).exit_code == 2
+    broken[part][field] = value
+    path = saved("pod.json", broken)
+    answer = hami("explain", path, "--nodes", saved("nodes.json", [node("n", 8000)]), "-o", "json")
+    assert answer.exit_code == 2
+    error = json.loads(answer.output)["error"]
+    assert (error["where"], error["got"].split(":")[0]) == (str(path), f"{part}.{field}")
+
+
+def test_misshapen_status_is_bad_input(hami: Hami, saved: Any) -> None:
+    broken = pod(count="1") | {"status": 5}
+    nodes, path = saved("nodes.json", [node("n", 8000)]), saved("pod.json", broken)
+    assert hami("explain", path, "--nodes", nodes).exit_code == 2
+    answer = hami("explain", saved("good.json", pod(count="1")), "--nodes", nodes, "--pods", path, "-o", "json")
+    assert json.loads(answer.output)["error"]["got"] == "status: expected an object, got a number"

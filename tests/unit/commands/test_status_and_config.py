@@ -59,6 +59,9 @@ def test_good_configuration_is_ok(hami: Hami, tmp_path: Path) -> None:
         ("mock: {pollSecond: 1}", "mock.pollSecond", "pollSeconds"),
         ("placement: [", "", ""),
         ("- a list", "", ""),
+        ("1: x", "hami.yaml", ""),
+        ("placement: 5", "placement", ""),
+        ("backends: {enabled: [nope]}", "backend 'nope'", ""),
         ("scheduler: {reconcileSeconds: -1}", "scheduler.reconcileSeconds", ""),
     ],
 )
@@ -70,3 +73,14 @@ def test_mistake_in_a_configuration_is_named(hami: Hami, tmp_path: Path, text: s
     assert answer.exit_code == 2
     assert where in error["where"]
     assert hint in error["hint"]
+
+
+def test_environment_and_an_empty_section_go_together(
+    hami: Hami, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAMI_PLACEMENT__NODE_POLICY", "spread")
+    path = tmp_path / "hami.yaml"
+    path.write_text("placement:\n")
+    assert hami("config", "check", path).exit_code == 0
+    path.write_text("placement: 5\n")
+    assert hami("config", "check", path).exit_code == 2

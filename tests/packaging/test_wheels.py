@@ -37,7 +37,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of all distributions."""
     folder = tmp_path_factory.mktemp("dist")
     for source in DISTRIBUTIONS.values():
-        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, source)
+        run(sys.executable, "-m", "build", "--installer", "uv", "--wheel", "--outdir", folder, source)
     return folder
 
 
@@ -49,7 +49,8 @@ class Environment:
         venv.create(path, with_pip=True)
 
     def install(self, *requirements: str) -> None:
-        run(self.path / "bin/python", "-m", "pip", "install", "--quiet", "--find-links", self.dist, *requirements)
+        pip = (self.path / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile")
+        run(*pip, "--find-links", self.dist, *requirements)
 
     def hami(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return run(self.path / "bin/hami", *arguments)

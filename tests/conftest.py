@@ -4,6 +4,11 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No time limit for an example, or for making them: the machines that run the tests are shared.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)

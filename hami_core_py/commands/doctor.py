@@ -98,7 +98,7 @@ def command(
         }
         click.echo(json.dumps(answer, indent=2))
     else:
-        _print(Console(soft_wrap=True), findings, len(checked), unseen)
+        _print(Console(soft_wrap=True, markup=False), findings, len(checked), unseen)
     if not healthy:
         raise SystemExit(EXIT_NO)
 

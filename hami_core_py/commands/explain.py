@@ -76,7 +76,7 @@ def command(
     if output == "json":
         click.echo(json.dumps(answer, indent=2))
     else:
-        print_text(Console(soft_wrap=True), explanation, loaded.ask.families)
+        print_text(Console(soft_wrap=True, markup=False), explanation, loaded.ask.families)
     if not answer["fits"]:
         raise SystemExit(EXIT_NO)
 

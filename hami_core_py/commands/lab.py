@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from hami_core_py.commands.common import EXIT_NO, fail, load
 from hami_core_py.commands.lab_report import Reporter
@@ -48,7 +49,7 @@ def command() -> None:
 @FOR_PROGRAMS
 def run(scenarios: tuple[Path, ...], keep: bool, output: str) -> None:
     """Start a lab, play scenarios, stop. Exits 0 only if all their expectations hold."""
-    console = Console(stderr=output == "json", soft_wrap=True)
+    console = Console(stderr=output == "json", soft_wrap=True, markup=False)
     # Whoever ends this process must not leave a dozen others behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -88,7 +89,7 @@ def up(directory: Path, scenario: Path | None) -> None:
             stderr=log,
             start_new_session=True,
         )
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, markup=False)
     try:
         _follow(state, process, console)
     except LabError as problem:
@@ -138,7 +139,7 @@ def _run(scenario: Scenario, console: Console, keep: bool) -> dict[str, Any]:
     began = time.monotonic()
     # Unix sockets live below this directory, and their paths are limited to 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="hami-", dir="/tmp"))
-    console.print(f"[bold]{scenario.path}[/bold]", highlight=False)
+    console.print(Text(str(scenario.path), style="bold"), highlight=False)
     loaded = load(None)
     families = tuple(loaded.ask.families.values())
     lab = LabCluster(directory, scenario.shape, families, lambda line: console.print(f"  {line}", highlight=False))

@@ -37,7 +37,7 @@ def command(nodes: Path | None, pods: Path | None, config: Path | None, kubeconf
     if output == "json":
         click.echo(json.dumps(described, indent=2))
     else:
-        _print(Console(soft_wrap=True), described)
+        _print(Console(soft_wrap=True, markup=False), described)
 
 
 def describe(snapshot: Snapshot, nodes: list[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ MARKS = {True: Text("ok  ", style="green"), False: Text("FAIL", style="bold red"
 def print_outcome(console: Console, outcome: Outcome) -> None:
     """One line per step, as it happens."""
     if outcome.kind == "say":
-        console.print(f"\n[bold]{outcome.text}[/bold]", highlight=False)
+        console.print(Text(f"\n{outcome.text}", style="bold"), highlight=False)
         return
     line = Text("  ") + MARKS[outcome.ok] + Text(f"  {outcome.text}")
     line.append(f"  {outcome.seconds:.1f} s", style="dim")

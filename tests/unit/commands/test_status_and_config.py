@@ -32,6 +32,15 @@ def test_status_shows_devices_and_shares(hami: Hami, saved: Any) -> None:
     assert "ml/other" in text
 
 
+def test_names_with_brackets_are_shown_as_they_are(hami: Hami, saved: Any) -> None:
+    asked = pod(count="1", memory="100")
+    asked["spec"]["containers"][0]["name"] = "m[/b]"
+    nodes, path = saved("nodes.json", [node("n[/b]", 8000)]), saved("pod.json", asked)
+    for answer in (hami("status", "--nodes", nodes), hami("explain", path, "--nodes", nodes)):
+        assert answer.exit_code == 0
+        assert "n[/b]-0" in answer.output
+
+
 def test_status_without_any_source_says_what_to_give(hami: Hami) -> None:
     answer = hami("status")
     assert answer.exit_code == 2

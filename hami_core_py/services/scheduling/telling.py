@@ -8,6 +8,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from hami_core_py.cluster.background import Worker
@@ -28,7 +29,21 @@ MOST_WAITING = 100
 """Refusals that may wait to be explained."""
 
 SILENT_SECONDS = 30.0
-"""A refused pod may be tried many times a second; within this it is not explained again, nor the same words repeated."""
+"""A refused pod may be tried many times a second; within this the same reasons are not explained again, nor the same words
+repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a pod was told last.
+
+    :ivar at: monotonic seconds. :ivar ranks: numbers of the reasons that it has heard by then.
+    """
+
+    reason: str
+    message: str
+    at: float
+    ranks: frozenset[int] = frozenset()
 
 
 class Speaker(Protocol):
@@ -51,13 +66,13 @@ class Teller:
 
     def __init__(self, engine: Engine, events: Speaker, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._events, self._clock = engine, events, clock
-        self._said: dict[str, tuple[str, str, float]] = {}
+        self._said: dict[str, _Said] = {}
         self._worker = Worker(self._explain, "explain", most=MOST_WAITING)
 
     def refused(self, asked: Asked, verdicts: Verdicts) -> None:
         """No node fits. Returns at once; when too many wait to be explained, this one is left out."""
-        before = self._said.get(asked.pod.uid)
-        if before is not None and before[0] == "FilteringFailed" and self._clock() - before[2] < SILENT_SECONDS:
+        before = self._lately(asked.pod)
+        if before is not None and before.reason == "FilteringFailed" and before.ranks.issuperset(verdicts.ranks):
             return
         if not self._worker.take((asked, verdicts)):
             log.debug("refusal not explained", extra={"pod": asked.pod.name})
@@ -84,17 +99,23 @@ class Teller:
 
     def _explain(self, waiting: tuple[Asked, Verdicts]) -> None:
         asked, verdicts = waiting
-        self._say(asked.pod, "FilteringFailed", self._summary(asked, verdicts))
+        self._say(asked.pod, "FilteringFailed", self._summary(asked, verdicts), frozenset(verdicts.ranks))
 
-    def _say(self, pod: PodView, reason: str, message: str) -> None:
-        now = self._clock()
-        before = self._said.get(pod.uid)
-        if before is not None and before[:2] == (reason, message) and now - before[2] < SILENT_SECONDS:
-            return
+    def _say(self, pod: PodView, reason: str, message: str, ranks: frozenset[int] = frozenset()) -> None:
+        before = self._lately(pod)
+        if before is not None:
+            # All that it has heard: kube-scheduler shows other nodes each time, and their reasons may come and go.
+            ranks |= before.ranks
+            if (before.reason, before.message) == (reason, message):
+                return
         if len(self._said) > 10_000:
             self._said.clear()
-        self._said[pod.uid] = (reason, message, now)
+        self._said[pod.uid] = _Said(reason, message, self._clock(), ranks)
         self._events.say(about(pod), "Warning", reason, message)
+
+    def _lately(self, pod: PodView) -> _Said | None:
+        before = self._said.get(pod.uid)
+        return before if before is not None and self._clock() - before.at < SILENT_SECONDS else None
 
     def _summary(self, asked: Asked, verdicts: Verdicts) -> str:
         counted = Counter(verdicts.refused.values()).most_common()

@@ -3,6 +3,7 @@
 import pytest
 
 from hami_core_py.cluster.events import About, EventType
+from hami_core_py.models.devices import Health
 from hami_core_py.models.views import PodView
 from hami_core_py.services.scheduling.recent import Asked
 from hami_core_py.services.scheduling.telling import Teller
@@ -68,6 +69,21 @@ def test_refused_pod_is_not_told_again_before_a_while_has_passed(told: Told) -> 
         told.wait()
 
     assert len(told.finish()) == 2
+
+
+def test_refused_pod_is_told_at_once_of_a_reason_that_it_has_not_heard(told: Told) -> None:
+    pod = asking("a", 4000)
+    told.refuse(pod)
+    told.wait()
+    told.books.add_node("n4", [device("npu-4", memory_mib=9000, health=Health.UNHEALTHY)])
+    for _ in range(3):
+        told.books.clock.now += 1
+        told.refuse(pod)
+        told.wait()
+
+    first, second = told.finish()
+    assert "n4" not in first[2]
+    assert "no node of 4 fits" in second[2]
 
 
 def test_bound_pod_may_be_told_anew(told: Told) -> None:

@@ -24,7 +24,7 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def certify(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", "from hami_backend_mock.sim import main; main()", "certify", *words]
+    command = [sys.executable, "-c", "from hami_backend_mock.command import main; main()", "certify", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 

@@ -17,7 +17,7 @@ def state(tmp_path: Path) -> Path:
 
 def command(state: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "hami_backend_mock.sim", "--state", str(state), *words],
+        [sys.executable, "-m", "hami_backend_mock.command", "--state", str(state), *words],
         capture_output=True,
         text=True,
         timeout=200,

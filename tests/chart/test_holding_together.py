@@ -185,6 +185,13 @@ def test_commands_know_the_options_they_are_started_with(name: str) -> None:
             assert [o.opts for o in needed if not set(o.opts) & given] == []
 
 
+def test_whatever_runs_has_room_of_its_own_and_is_not_slowed_down() -> None:
+    for of in workloads(objects()):
+        for c in of.pod["containers"]:
+            assert set(c["resources"]) == {"requests"}, (of.name, c["name"])
+            assert set(c["resources"]["requests"]) == {"cpu", "memory"}
+
+
 def test_whatever_runs_in_an_agents_container_knows_its_directories(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = (
         "--set",

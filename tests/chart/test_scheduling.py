@@ -131,6 +131,11 @@ def test_existing_kube_scheduler_finds_the_extender_behind_a_service_that_demand
     assert f"--server=hami-extender-tls=hami-extender.{NAMESPACE}.svc,127.0.0.1" in certificates
 
 
+def test_schedulers_that_need_a_node_each_can_be_replaced_where_there_are_no_more_nodes() -> None:
+    strategy = workload(objects("--set", "scheduler.replicas=2"), "hami-scheduler").owner["spec"]["strategy"]
+    assert strategy["rollingUpdate"]["maxUnavailable"] == 1
+
+
 def test_one_scheduler_by_default_and_two_webhooks() -> None:
     assert workload(objects(), "hami-scheduler").owner["spec"]["replicas"] == 1
     assert workload(objects(), "hami-webhook").owner["spec"]["replicas"] == 2

@@ -249,6 +249,8 @@ class Family:
     :ivar lock: for v2.10 plugins and ordered mode only.
     :ivar score_weight: weight of the backend's score against the core's own 0–1.
     :ivar served: whether our node agent serves this family's count resource.
+    :ivar tells_numa: whether the kubelet's topology manager is told the devices' NUMA nodes. It aligns by the ids that the
+        kubelet picks, which need not stand for the devices of the pod's record.
     """
 
     name: str
@@ -267,3 +269,4 @@ class Family:
     lock: NodeLock | None = None
     score_weight: float = 0.0
     served: bool = True
+    tells_numa: bool = False

@@ -39,6 +39,7 @@ class FamilyPlugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # gener
 
     def __init__(self, agent: Agent, family: str) -> None:
         self._agent, self._family = agent, family
+        self._tells_numa = agent.ask.families[family].tells_numa
         self._ending = threading.Event()
         self._lock = threading.Lock()
         self._streams = 0
@@ -81,7 +82,7 @@ class FamilyPlugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # gener
                 if snapshot.version == version:
                     continue
                 version = snapshot.version
-                answer = device_list(snapshot.family(self._family))
+                answer = device_list(snapshot.family(self._family), tells_numa=self._tells_numa)
                 if sent is None or answer != sent:
                     sent = answer
                     yield answer
@@ -133,13 +134,14 @@ class FamilyPlugin(dp_grpc.DevicePluginServicer):  # type: ignore[misc]  # gener
             self._streamed_at = time.monotonic()
 
 
-def device_list(devices: Sequence[Device]) -> dp.ListAndWatchResponse:
+def device_list(devices: Sequence[Device], *, tells_numa: bool) -> dp.ListAndWatchResponse:
     """A family's devices as the kubelet counts them: one per slot, in a fixed order."""
     answer = dp.ListAndWatchResponse()
     for device in devices:
         health = "Healthy" if device.health is Health.HEALTHY else "Unhealthy"
+        topology = dp.TopologyInfo(nodes=[dp.NUMANode(ID=device.numa)]) if tells_numa else None
         for one in kubelet_ids(device):
-            answer.devices.add(ID=one, health=health, topology=dp.TopologyInfo(nodes=[dp.NUMANode(ID=device.numa)]))
+            answer.devices.add(ID=one, health=health, topology=topology)
     return answer
 
 

@@ -73,6 +73,7 @@ def test_family_without_settings():
     family = nvidia(Settings())
     assert (family.memory.unit_mib, family.memory.default, family.core.default) == (1, WHOLE_DEVICE, CoreUnits(0))
     assert family.admission == AdmissionRule(default_count=1)
+    assert not family.tells_numa
 
 
 def test_settings_shape_the_family():
@@ -85,8 +86,10 @@ def test_settings_shape_the_family():
             defaultGPUNum=0,
             runtimeClassName="nvidia",
             overwriteEnv=True,
+            enableNumaTopology=True,
         )
     )
+    assert family.tells_numa
     assert family.resources.memory is None
     assert (family.memory.unit_mib, family.memory.default) == (2, MemoryMib(512))
     assert family.core.default == CoreUnits(25)

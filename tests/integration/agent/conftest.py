@@ -116,6 +116,7 @@ class Registered:
     stub: Any
     options: dp.DevicePluginOptions
     updates: list[dict[str, str]] = field(default_factory=list)
+    numa: dict[str, list[int]] = field(default_factory=dict)
 
 
 class KubeletSide(dp_grpc.RegistrationServicer):  # type: ignore[misc]  # generated code is untyped
@@ -167,6 +168,7 @@ class KubeletSide(dp_grpc.RegistrationServicer):  # type: ignore[misc]  # genera
     def _follow(plugin: Registered) -> None:
         try:
             for answer in plugin.stub.ListAndWatch(dp.Empty()):
+                plugin.numa = {device.ID: [node.ID for node in device.topology.nodes] for device in answer.devices}
                 plugin.updates.append({device.ID: device.health for device in answer.devices})
         except (grpc.RpcError, ValueError):
             return

@@ -1,6 +1,7 @@
 """Registration, device lists and health, as the kubelet sees them."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,15 @@ def test_each_slot_of_a_device_is_one_device_of_the_kubelet(world):
     assert world.kubelet.await_devices() == {"npu-0::0": "Healthy", "npu-0::1": "Healthy", "npu-1::0": "Healthy"}
     options = world.kubelet.plugins[COUNT].options
     assert (options.pre_start_required, options.get_preferred_allocation_available) == (True, True)
+
+
+@pytest.mark.parametrize(("tells_numa", "told"), [(True, [1]), (False, [])])
+def test_kubelet_is_told_numa_nodes_where_the_family_says_so(world, tells_numa, told):
+    world.acme.family = replace(world.acme.family, tells_numa=tells_numa)
+    world.acme.devices = [builders.device("npu-0", slots=1, numa=1)]
+    world.start()
+    world.kubelet.await_devices()
+    assert world.kubelet.plugins[COUNT].numa == {"npu-0::0": told}
 
 
 def test_kubelet_that_starts_later_gets_the_plugin(world):

@@ -52,6 +52,7 @@ def nvidia(settings: Settings) -> Family:
         ),
         liveness=Handshake("hami.io/node-handshake", or_capacity_lost=True),
         lock=SHARED_LOCK,
+        tells_numa=settings.enable_numa_topology,
         v210=V210(
             allocated="hami.io/vgpu-devices-allocated",
             to_allocate="hami.io/vgpu-devices-to-allocate",

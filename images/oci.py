@@ -89,11 +89,6 @@ def archive_of(images: Mapping[str, Image]) -> bytes:
     return buffer.getvalue()
 
 
-def manifest_digest(image: Image) -> str:
-    """What a registry would call the image by."""
-    return digest_of(_manifest({}, image))
-
-
 def _manifest(blobs: dict[str, bytes], image: Image) -> bytes:
     config = {
         "architecture": image.architecture,

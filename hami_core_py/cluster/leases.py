@@ -31,8 +31,3 @@ def renew_lease(
             "spec": {**spec, "acquireTime": moment},
         }
         return client.create(lease_path(namespace, "").rstrip("/"), body)
-
-
-def list_leases(client: Client, namespace: str) -> list[JsonObject]:
-    """All Leases of a namespace, read page by page."""
-    return client.list(lease_path(namespace, "").rstrip("/"))[0]

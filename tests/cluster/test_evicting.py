@@ -139,6 +139,9 @@ def test_pod_is_evicted_on_the_word_of_its_nodes_monitor_and_of_no_other(scene: 
     assert scene.warn(0, "greedy", greedy) == 0
     eventually("the pod ends", lambda: is_ending(pods, "greedy"))
     assert not is_ending(pods, "bystander")
+    eventually(
+        "it is counted", lambda: scene.scheduler.evictor and scene.scheduler.evictor.outcomes["evicted"] > before
+    )
     assert scene.scheduler.evictor is not None
     assert scene.scheduler.evictor.outcomes["evicted"] == before + 1
 

@@ -75,10 +75,15 @@ def test_container_is_held_to_its_limits_and_prometheus_knows(
     for name in ("hami_container_memory_used_bytes", "hami_vgpu_memory_used_bytes"):
         assert prometheus.values(f"max_over_time({name}{{{hungry}}}[15m])") == [4000 * MIB]
     assert prometheus.values(f"max_over_time(hami_container_memory_over_limit_bytes{{{hungry}}}[15m])") == [0]
-    assert prometheus.values(f"hami_container_memory_limit_bytes{{{large}}}") == [8000 * MIB]
-    assert prometheus.values(f"hami_container_process_count{{{large}}}") == [1]
+    now = {
+        f"hami_container_memory_limit_bytes{{{large}}}": [8000 * MIB],
+        f"hami_container_process_count{{{large}}}": [1],
+        "up": [1],
+    }
+    for query, values in now.items():
+        # One scrape may come too late on a busy machine, and then there are no values for a moment.
+        eventually(f"{query} is {values}", lambda q=query, v=values: prometheus.values(q) == v)  # type: ignore[misc]
     assert prometheus.values("hami_device_foreign_process_count") == []
-    assert prometheus.values("up") == [1]
     reasons = {event["reason"] for event in stage.plane.client.list("/api/v1/events")[0]}
     assert reasons.isdisjoint({"SharedFileRemoved", "LimitNotHeld"})
 
@@ -91,20 +96,22 @@ def test_container_waits_while_a_more_important_one_computes(stage: Stage) -> No
 def test_container_that_takes_the_limiter_away_is_seen_and_evicted(stage: Stage, prometheus: Prometheus) -> None:
     monitor = monitor_with_its_own_rights(stage)
     pods = Pods(stage.plane.client)
+    pods.clear()
+    pods.create(pod("bystander", gpu(1, 1000)))
     runs = "umount /etc/ld.so.preload && exec hami-sim-client take 2000 1 wait 600"
     escape = container("main", gpu(1, 1000), command=["sh", "-c", runs], securityContext=POWERFUL)
-    uid = pods.create(pod("escape", containers=[escape], terminationGracePeriodSeconds=5))["metadata"]["uid"]
+    uid = pods.create(pod("escape", containers=[escape], terminationGracePeriodSeconds=20))["metadata"]["uid"]
     pods.in_phase("escape")
     try:
         eventually("the pod is evicted", lambda: is_ending(pods, "escape", uid))
-        reasons = {e["reason"]: e for e in pods.client.list("/api/v1/namespaces/default/events")[0] if about(e) == uid}
-        assert {"LimitNotHeld", "EvictedForLimit"} <= set(reasons)
-        assert reasons["LimitNotHeld"]["source"] == {"component": "hami-monitor", "host": "node-a"}
+        eventually("an event of the eviction", lambda: event_of(stage, uid, "EvictedForLimit"))
+        sources = [warning["source"] for warning in event_of(stage, uid, "LimitNotHeld")]
+        assert sources[:1] == [{"component": "hami-monitor", "host": "node-a"}]
         over = 'max_over_time(hami_container_memory_over_limit_bytes{pod="escape"}[5m]) > 1e9'
         eventually("how far it went is known", lambda: prometheus.values(over))
         alert = 'max_over_time(ALERTS{alertname="HamiLimitNotHeld",namespace="default",pod="escape"}[5m])'
         eventually("the alert is on its way", lambda: prometheus.values(alert))
-        assert not is_ending(pods, "patient", pods.get("patient")["metadata"]["uid"])
+        assert "deletionTimestamp" not in pods.get("bystander")["metadata"]
     finally:
         monitor.daemon.stop()
 
@@ -141,5 +148,7 @@ def is_ending(pods: Pods, name: str, uid: str) -> bool:
     return metadata["uid"] != uid or "deletionTimestamp" in metadata
 
 
-def about(event: dict[str, Any]) -> str:
-    return str(event["involvedObject"].get("uid"))
+def event_of(stage: Stage, uid: str, reason: str) -> list[dict[str, Any]]:
+    """Events of a reason about an object."""
+    found = stage.plane.client.list("/api/v1/namespaces/default/events")[0]
+    return [event for event in found if (event["involvedObject"].get("uid"), event["reason"]) == (uid, reason)]

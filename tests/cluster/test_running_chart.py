@@ -17,7 +17,7 @@ import yaml
 
 from hami_core_py.cluster.client import join_path
 from hami_core_py.cluster.errors import ApiError, NotFound
-from tests.cluster.daemons import eventually
+from tests.cluster.daemons import eventually, unused
 from tests.cluster.installation import Site, commands, seconds_to_ready
 from tests.cluster.node import INSIDE
 from tests.cluster.outside_backend import Outside
@@ -66,6 +66,9 @@ def installed(site: Site, before: set[str]) -> Site:
     """The same with our chart, by the page's own commands."""
     short_way, *_ = commands("how-to/install.md")
     assert "label node NODE gpu=on" in short_way
+    # What an attempt that failed may have left.
+    Chart(site.plane).clear()
+    site.plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
     site.type_in(short_way.replace("NODE", site.node.name))
     eventually("the card's slots", lambda: site.node.allocatable(COUNT) == 10)
     return site
@@ -89,7 +92,7 @@ def steady(installed: Site, pods: Pods) -> str:
 @pytest.fixture(scope="module")
 def outside(installed: Site) -> Outside:
     """A backend that lives elsewhere, with its image and its driver on the node."""
-    made = Outside(installed.directory / "outside")
+    made = Outside(unused(installed.directory / "outside"))
     installed.node.containerd.load_image(made.image())
     made.connect_devices(installed.node, count=2)
     return made
@@ -188,7 +191,11 @@ def test_upgrade_and_rollback_replace_our_pods_and_leave_a_running_share_alone(
     run, first = run_of(pods, steady), concerned_by_settings(installed)
     upgrade, *_ = commands("how-to/upgrade.md")
     assert KEEP in upgrade
-    installed.type_in(upgrade.replace(KEEP, f"{KEEP} --set settings.placement.nodePolicy=spread"))
+    # An attempt that failed may have left the one; the other is a change again.
+    policy = (
+        "binpack" if "nodePolicy: spread" in installed.type_in(f"helm -n {NAMESPACE} get values hami") else "spread"
+    )
+    installed.type_in(upgrade.replace(KEEP, f"{KEEP} --set settings.placement.nodePolicy={policy}"))
     eventually("other pods than before", lambda: not first & concerned_by_settings(installed))
     gets_its_share(pods, "after-upgrade")
     installed.type_in(commands("how-to/rollback.md")[0].replace("REVISION", "1"))
@@ -302,7 +309,7 @@ def test_uninstalled_as_the_page_says_nothing_is_left(
 ) -> None:
     run = run_of(pods, steady)
     uninstall, clean, *_ = commands("how-to/uninstall.md")
-    installed.type_in(uninstall)
+    installed.type_in(f"{uninstall.rstrip()} --ignore-not-found")
     eventually("objects of ours gone", lambda: everything(installed.plane) == before)
     # kube-scheduler's Lease is left, as v2.10 leaves one: it is in nobody's way.
     (again,) = (line for line in commands("how-to/install.md")[0].splitlines() if line.startswith("helm install"))

@@ -16,6 +16,7 @@ from hami_core_py.commands.common import EXIT_BAD_INPUT, EXIT_NO, Loaded, load
 from hami_core_py.commands.sources import (
     FILE,
     admission_rules,
+    find_pod,
     read_cluster,
     read_objects,
     read_pod,
@@ -54,15 +55,13 @@ def command(
     kubeconfig: Path | None,
     output: str,
 ) -> None:
-    """Say where POD fits, and why not elsewhere. POD is a manifest file or namespace/name.
+    """Say where POD fits, and why not elsewhere. POD is a manifest file, or namespace/name of a saved pod or of a cluster's.
 
     Exits 0 when it fits, 1 when it does not, 2 when something was given that cannot be read.
     """
     try:
         loaded = load(config)
-        needs_cluster = nodes is None or not Path(pod).is_file()
-        client = Client.from_kubeconfig(kubeconfig, timeout_seconds=30.0) if kubeconfig and needs_cluster else None
-        explanation = _explain(loaded, pod, client, nodes, pods)
+        explanation = _explain(loaded, pod, kubeconfig, nodes, pods)
         if quotas is not None:
             read_objects(quotas, "ResourceQuota")
     except (HamiError, ApiError) as problem:
@@ -81,8 +80,12 @@ def command(
         raise SystemExit(EXIT_NO)
 
 
-def _explain(loaded: Loaded, name: str, client: Client | None, nodes: Path | None, pods: Path | None) -> Explanation:
-    found_pod = read_pod(name, client)
+def _explain(loaded: Loaded, name: str, kubeconfig: Path | None, nodes: Path | None, pods: Path | None) -> Explanation:
+    is_named = not Path(name).is_file()
+    saved = find_pod(name, read_objects(pods, "Pod")) if is_named and pods is not None else None
+    needs_cluster = nodes is None or (is_named and saved is None)
+    client = Client.from_kubeconfig(kubeconfig, timeout_seconds=30.0) if kubeconfig and needs_cluster else None
+    found_pod = saved or read_pod(name, client)
     found_nodes, found_pods = read_cluster(client, nodes, pods)
     snapshot = snapshot_of(found_nodes, found_pods, loaded.ask, loaded.settings)
     return snapshot.explain(pod_view(_admitted(name, found_pod, loaded)))

@@ -17,7 +17,7 @@ from hami_core_py.errors import BackendError, BadInputError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.requests import Policies
 from hami_core_py.models.views import PodView, node_view, pod_view
-from hami_core_py.services.snapshot import JsonObject, Snapshot, items_of
+from hami_core_py.services.snapshot import JsonObject, Snapshot, identified, items_of
 from hami_core_py.settings import PlacementSettings, Settings
 
 FILE = click.Path(path_type=Path)
@@ -72,6 +72,14 @@ def read_pod(text: str, client: Client | None) -> JsonObject:
         return client.get(join_path("api", "v1", "namespaces", namespace, "pods", name))
     except NotFound as problem:
         raise BadInputError(text, "a pod that exists", "none") from problem
+
+
+def find_pod(text: str, pods: Sequence[JsonObject]) -> JsonObject | None:
+    """The pod of a saved list that a command names as ``namespace/name``; ``None``: it is not in there."""
+    found = (
+        pod for pod in pods if f"{pod['metadata'].get('namespace') or 'default'}/{pod['metadata']['name']}" == text
+    )
+    return next(map(identified, found), None)
 
 
 def read_cluster(

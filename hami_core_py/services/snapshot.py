@@ -60,7 +60,7 @@ class Snapshot:
         self.engine = Engine(self.inventory, self.ledger, ask)
         self._nodes = NodeIntake(self.inventory, ask, needs_allocatable=needs_allocatable)
         self._nodes.sync(node_view(node) for node in nodes)
-        PodIntake(self.ledger, ask, trust_v210=trust_v210).sync(read_pod_news(_identified(pod)) for pod in pods)
+        PodIntake(self.ledger, ask, trust_v210=trust_v210).sync(read_pod_news(identified(pod)) for pod in pods)
 
     def explain(self, pod: PodView) -> Explanation:
         """Where a pod would go. Its own record does not count against it.
@@ -99,7 +99,7 @@ class Snapshot:
         return explain_annotations(record_of(pod, placement, self._ask, at_ns=0, ordered=ordered))
 
 
-def _identified(pod: JsonObject) -> JsonObject:
+def identified(pod: JsonObject) -> JsonObject:
     """The pod with a UID: one written by hand may lack it, and what it holds counts all the same."""
     metadata = pod.get("metadata") or {}
     if metadata.get("uid"):

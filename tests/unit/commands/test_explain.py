@@ -162,6 +162,19 @@ def test_quotas_are_never_silently_left_out(hami: Hami, saved: Any) -> None:
     assert "quotas are not counted" in answer.output
 
 
+def test_pod_of_the_saved_list_is_named_as_in_a_cluster(hami: Hami, saved: Any) -> None:
+    nodes = saved("nodes.json", [node("n", 8000)])
+    bound = pod("bound", count="1", memory="8000", cores="10")
+    answer = hami("explain", saved("pod.json", bound), "--nodes", nodes, "-o", "json")
+    bound["metadata"]["annotations"] = json.loads(answer.output)["annotations"]
+    bound["spec"]["nodeName"] = "n"
+    pods = saved("pods.json", [pod("other", count="1", memory="9000"), bound])
+    told = json.loads(hami("explain", "ml/bound", "--nodes", nodes, "--pods", pods, "-o", "json").output)
+    assert (told["pod"], told["node"]) == ("ml/bound", "n"), "its own record does not stand in its way"
+    assert hami("explain", "ml/other", "--nodes", nodes, "--pods", pods).exit_code == 1
+    assert hami("explain", "ml/absent", "--nodes", nodes, "--pods", pods).exit_code == 2
+
+
 def test_pod_written_by_hand_without_a_uid_is_counted(hami: Hami, saved: Any) -> None:
     nodes = saved("nodes.json", [node("n", 8000)])
     asked = saved("pod.json", pod(count="1", memory="5000", cores="10"))

@@ -29,6 +29,8 @@ def webhook(vector: Vector) -> Json:
     pod = given["pod"]
     if strangers := sorted(set(resources_named(pod, ask)) - ADMITTED_BY_TABLE):
         raise NotCoveredError(f"admission of {strangers[0]}")
+    if _asks_by_amounts_alone(pod, ask):
+        raise NotCoveredError("claims by amounts without a count")
     if _closes_by_setting_of_another(vector):
         raise NotCoveredError("variables that another backend overwrites")
     rules = Rules(
@@ -54,6 +56,20 @@ def expected(vector: Vector, answer: Mapping[str, Any]) -> Json:
         pod = answer.get("pod") or jsonpatch.apply_patch(vector.input["pod"], answer.get("patch") or [])
         counting["pod"] = without_empty(pod)
     return counting
+
+
+def _asks_by_amounts_alone(pod: Any, ask: Ask) -> bool:
+    """A vendor without a default count whose backend takes such a pod over all the same, and then gives it nothing."""
+    family = ask.families["AMD"]
+    amounts = {family.resources.memory, family.resources.core}
+    spec = (pod.get("spec") if isinstance(pod, Mapping) else None) or {}
+    limits = [
+        (c.get("resources") or {}).get("limits") or {}
+        for key in ("initContainers", "containers")
+        for c in spec.get(key) or ()
+        if isinstance(c, Mapping)
+    ]
+    return any(amounts & set(named) and family.resources.count not in named for named in limits)
 
 
 def _closes_by_setting_of_another(vector: Vector) -> bool:

@@ -9,6 +9,8 @@ import yaml
 
 from tests.unit.commands.conftest import CORE, Hami, pod
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "pods" / "share.yaml"
+
 
 def told(hami: Hami, *arguments: str | Path, code: int) -> dict[str, Any]:
     answer = hami("admit", *arguments, "-o", "json")
@@ -97,3 +99,9 @@ def test_text_for_people_leads_with_the_answer(hami: Hami, saved: Any) -> None:
     assert f"refused: pod ml/train, container 'main': {CORE}: expected at most 100, got '140'" in refused.output
     plain = hami("admit", saved("pod.json", pod()))
     assert plain.output.splitlines()[1].strip() == "nothing is changed"
+
+
+def test_pod_of_the_examples_is_admitted_and_asks_for_a_share(hami: Hami) -> None:
+    assert {"op": "add", "path": "/spec/schedulerName", "value": "hami-scheduler"} in told(hami, EXAMPLE, code=0)[
+        "patch"
+    ]

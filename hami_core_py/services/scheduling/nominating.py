@@ -83,6 +83,7 @@ class Nominator:
         self._waiting: list[_Waiting] = []
         self._of_pod: dict[str, _Waiting] = {}
         self._tried: OrderedDict[str, _Tried] = OrderedDict()
+        self._named: dict[str, float] = {}
         self._changed = threading.Condition()
         self._is_stopped = False
         self._number = 0
@@ -158,7 +159,8 @@ class Nominator:
             return
         # Those outside the sample first. One inside may fit by now: both of us hear of a pod's end, in either order, and
         # what kube-scheduler tried too early it would not try again for minutes.
-        names = [name for name in self._engine.inventory.names() if name not in tried.nodes]
+        named = self._named_lately()
+        names = [name for name in self._engine.inventory.names() if name not in tried.nodes and name not in named]
         fitting = (
             self._engine.evaluate(pod, asked.request, [n for n in names if n not in sample], shortlist=1).fitting
             or self._engine.evaluate(pod, asked.request, [n for n in names if n in sample], shortlist=1).fitting
@@ -166,7 +168,7 @@ class Nominator:
         if not fitting:
             # A refused pod may be tried many times a second. What kube-scheduler refused once, it may take later.
             self._remember(pod.uid, _Tried(not_before=self._clock() + PAUSE_SECONDS))
-            self._look_again(waiting, room)
+            self._look_again(waiting, None if named else room)
             return
         found = get_pod(self._client, pod.namespace, pod.name)
         if not _waits(found, pod.uid):
@@ -176,10 +178,18 @@ class Nominator:
             return
         node = fitting[0].node
         nominate(self._client, pod.namespace, pod.name, pod.uid, node)
+        self._named[node] = self._clock() + PAUSE_SECONDS
         log.info("nominated", extra={"pod": f"{pod.namespace}/{pod.name}", "node": node})
         nodes = tried.nodes | {node}
         pause = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(len(nodes) - 1, 20))
         self._remember(pod.uid, _Tried(nodes, self._clock() + pause))
+
+    def _named_lately(self) -> frozenset[str]:
+        """Nodes that another pod was sent to a moment ago. A crowd that waits for one room must not be sent there at once:
+        kube-scheduler counts the others' nominations when it tries one of them, so that none would fit."""
+        now = self._clock()
+        self._named = {node: until for node, until in self._named.items() if until > now}
+        return frozenset(self._named)
 
     def _remember(self, uid: str, tried: _Tried) -> None:
         with self._changed:

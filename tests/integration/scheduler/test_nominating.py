@@ -5,6 +5,7 @@ import time
 import pytest
 
 from hami_core_py.lab.apiserver.faults import Fault
+from hami_core_py.services.scheduling import nominating
 from hami_core_py.services.scheduling.nominating import PAUSE_SECONDS, SETTLE_SECONDS
 from tests.integration.scheduler.world import Json, World, eventually, one_device
 
@@ -141,3 +142,20 @@ def test_pod_is_nominated_once_the_api_server_answers_again(world: World) -> Non
     refuse(world, pod, ["small-1", "small-2"])
     settled(world)
     eventually(lambda: nominated(world, "p") == "large", "it is nominated")
+
+
+def test_crowd_that_waits_for_one_room_is_not_sent_there_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-scheduler would count all of them when it tries one, and take none."""
+    monkeypatch.setattr(nominating, "PAUSE_SECONDS", 4.0)
+    crowd = [f"p{number}" for number in range(4)]
+    assert world.schedule(world.add_pod("holder", count=1, memory=9000), ["large"]) == "large"
+    for name in crowd:
+        refuse(world, world.add_pod(name, count=1, memory=9000), ["small-1", "small-2", "large"])
+    world.client.delete("/api/v1/namespaces/default/pods/holder", {"gracePeriodSeconds": 0})
+    eventually(lambda: [name for name in crowd if nominated(world, name)], "one is nominated")
+    time.sleep(2 * SETTLE_SECONDS)
+    first = [name for name in crowd if nominated(world, name)]
+    assert len(first) == 1
+    assert world.schedule(world.pod(first[0]), ["large"]) == "large"
+    world.client.delete(f"/api/v1/namespaces/default/pods/{first[0]}", {"gracePeriodSeconds": 0})
+    eventually(lambda: [name for name in crowd if name not in first and nominated(world, name)], "another one follows")

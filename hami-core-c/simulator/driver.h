@@ -165,6 +165,10 @@ static inline struct sim_device *device_at(uint32_t device)
 
 /* ---- core ------------------------------------------------------------------------------------------------------------ */
 struct context *current_context(void);
+/* One who held physical memory does so no longer. */
+void physical_leave(struct physical *p);
+/* What is bound to multicast memory that ends is let go. */
+void multicast_end(struct physical *whole);
 /* A context of part of a device: the primary one is kept for it and holds its memory. */
 CUresult context_part(CUcontext *out, CUdevice dev);
 void context_part_end(CUcontext part);

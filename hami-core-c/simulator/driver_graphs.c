@@ -193,6 +193,9 @@ CUresult sim_cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     struct graph *g = object_of(originalGraph, OBJECT_GRAPH);
     if (!g || !phGraphClone)
         return CUDA_ERROR_INVALID_VALUE;
+    for (struct node *n = g->nodes; n; n = n->next)
+        if (n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || n->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+            return CUDA_ERROR_NOT_SUPPORTED;
     *phGraphClone = (CUgraph)graph_copy(g);
     return *phGraphClone ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

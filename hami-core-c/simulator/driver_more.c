@@ -1,6 +1,7 @@
 /* Entry points beside the main families: memory seen by several devices at once, contexts with part of a device, batches. */
 #include "driver.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 CUresult sim_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
@@ -25,6 +26,51 @@ static struct physical *multicast_of(CUmemGenericAllocationHandle handle)
 {
     struct physical *p = object_of((const void *)(uintptr_t)handle, OBJECT_PHYSICAL);
     return p && p->prop.location.type == CU_MEM_LOCATION_TYPE_NONE ? p : NULL;
+}
+
+/* Memory lives as long as it is bound, whatever becomes of its handle. */
+struct binding { struct binding *next; struct physical *whole, *part; size_t at, size; uint32_t device; };
+static struct binding *bindings;
+
+static CUresult bind(struct physical *whole, size_t at, struct physical *part, size_t size)
+{
+    struct binding *b = calloc(1, sizeof *b);
+    if (!b)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    atomic_fetch_add(&part->references, 1);
+    pthread_mutex_lock(&process.lock);
+    *b = (struct binding){.next = bindings, .whole = whole, .part = part, .at = at, .size = size, .device = part->device};
+    bindings = b;
+    pthread_mutex_unlock(&process.lock);
+    return CUDA_SUCCESS;
+}
+
+/* Let go of all, or of one device's in a range. */
+static void unbind(struct physical *whole, bool all, uint32_t device, size_t at, size_t size)
+{
+    struct binding *gone = NULL;
+    pthread_mutex_lock(&process.lock);
+    for (struct binding **link = &bindings, *b; (b = *link);) {
+        if (b->whole != whole || (!all && (b->device != device || b->at < at || b->at + b->size > at + size))) {
+            link = &b->next;
+            continue;
+        }
+        *link = b->next;
+        b->next = gone;
+        gone = b;
+    }
+    pthread_mutex_unlock(&process.lock);
+    for (struct binding *b; (b = gone);) {
+        gone = b->next;
+        physical_leave(b->part);
+        free(b);
+    }
+}
+
+void multicast_end(struct physical *whole)
+{
+    if (whole->prop.location.type == CU_MEM_LOCATION_TYPE_NONE)
+        unbind(whole, true, 0, 0, 0);
 }
 
 CUresult sim_cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option)
@@ -69,7 +115,7 @@ CUresult sim_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mc
     struct physical *whole = multicast_of(mcHandle), *part = object_of((const void *)(uintptr_t)memHandle, OBJECT_PHYSICAL);
     if (!whole || !part || flags || mcOffset + size > whole->bytes || memOffset + size > part->bytes || size % SIM_GRANULE)
         return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
+    return bind(whole, mcOffset, part, size);
 }
 
 CUresult sim_cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUmemGenericAllocationHandle memHandle,
@@ -81,7 +127,13 @@ CUresult sim_cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevi
 CUresult sim_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
     struct physical *whole = multicast_of(mcHandle);
-    return whole && !flags && mcOffset + size <= whole->bytes && memory_known(memptr, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!whole || flags || mcOffset + size > whole->bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&process.lock);
+    struct range *r = range_find(memptr);
+    struct physical *part = r && memptr + size <= r->base + r->bytes ? r->physical : NULL;
+    pthread_mutex_unlock(&process.lock);
+    return part ? bind(whole, mcOffset, part, size) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sim_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size)
@@ -89,7 +141,10 @@ CUresult sim_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice d
     struct physical *whole = multicast_of(mcHandle);
     if (!ordinal_known(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    return whole && mcOffset + size <= whole->bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!whole || mcOffset + size > whole->bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    unbind(whole, false, process.devices[dev], mcOffset, size);
+    return CUDA_SUCCESS;
 }
 
 /* ---- contexts that are given some of the multiprocessors: parts of the primary one, which they keep ---------------------------- */

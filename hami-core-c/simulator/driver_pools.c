@@ -443,10 +443,11 @@ static struct physical *physical_of(CUmemGenericAllocationHandle handle)
     return object_of((const void *)(uintptr_t)handle, OBJECT_PHYSICAL);
 }
 
-static void physical_leave(struct physical *p)
+void physical_leave(struct physical *p)
 {
     if (atomic_fetch_sub(&p->references, 1) > 1)
         return;
+    multicast_end(p);
     if (p->share >= 0)
         share_leave_here((uint32_t)p->share);
     else {

@@ -43,7 +43,7 @@ typedef unsigned int CUlimit, CUarray_format, CUmemAllocationType, CUmemAllocati
 
 enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { POOL_RESERVED_CURRENT = 5 };
-enum { GRAPH_RESERVED_CURRENT = 2 };
+enum { GRAPH_USED_CURRENT = 0, GRAPH_RESERVED_CURRENT = 2 };
 enum { LOCATION_DEVICE = 1 };
 enum { HANDLE_DESCRIPTOR = 1 };
 enum { NODE_KERNEL = 0, NODE_GRAPH = 4, NODE_ALLOC = 10 };

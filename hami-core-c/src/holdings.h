@@ -48,6 +48,11 @@ void pools_trim(struct process *p, const struct driver *d, int device);
 void pool_block_gone(struct process *p, const struct holding *h);
 /* Books follow what the pools keep, after calls that may change it. */
 void pools_settle(struct process *p, const struct driver *d);
+/* Memory of a device for the nodes of an executable graph: like a pool's, for what was not freed outlives the graph. */
+bool graphs_take(struct process *p, const struct driver *d, int device, uint64_t bytes, struct holding *out);
+/* An executable graph is gone. */
+void graphs_gone(struct process *p, const struct driver *d, const struct holding *h);
+void graphs_trim(struct process *p, const struct driver *d, int device);
 
 /* Before a refusal: what is kept for descriptors that nobody may have any longer. */
 void shares_settle_orphans(struct process *p, const struct driver *d, int device);

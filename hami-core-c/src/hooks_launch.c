@@ -174,7 +174,7 @@ CUresult hook_cuGraphLaunch_ptsz(const struct driver *next, CUgraphExec hGraphEx
 
 /* Memory that a graph's nodes allocate appears at its first launch; it is reserved when the graph becomes executable. What its kernels
  * are known to take, one after another, is the price of its first launch. */
-struct graph_cost { uint64_t bytes, time, unknown; };   /* unknown: kernels that nobody has seen yet */
+struct graph_cost { uint64_t bytes[HAMI_DEVICES], time, unknown; };   /* unknown: kernels that nobody has seen yet */
 
 static void graph_cost(struct process *p, const struct driver *d, unsigned device, CUgraph graph, int depth, struct graph_cost *out)
 {
@@ -193,10 +193,11 @@ static void graph_cost(struct process *p, const struct driver *d, unsigned devic
         CUDA_MEM_ALLOC_NODE_PARAMS params;
         CUDA_KERNEL_NODE_PARAMS_v1 kernel;
         CUgraph child;
+        struct place at;
         if (d->cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS)
             continue;
         if (type == NODE_ALLOC && d->cuGraphMemAllocNodeGetParams && d->cuGraphMemAllocNodeGetParams(nodes[i], &params) == CUDA_SUCCESS)
-            out->bytes += granules(params.bytesize);
+            out->bytes[place_of(p, params.poolProps.location.id, &at) ? at.device : (int)device] += granules(params.bytesize);
         else if (type == NODE_KERNEL && p->state.paced && d->cuGraphKernelNodeGetParams &&
                  d->cuGraphKernelNodeGetParams(nodes[i], &kernel) == CUDA_SUCCESS) {
             int64_t time = pacer_known_time(p, d, device, kernel.func, grid_of(kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ));
@@ -208,6 +209,40 @@ static void graph_cost(struct process *p, const struct driver *d, unsigned devic
     munmap(nodes, room * sizeof *nodes);
 }
 
+/* Number of what a graph takes of a device; no handle has these bits. */
+static uint64_t graph_part(CUgraphExec exec, int device) { return (uint64_t)(uintptr_t)exec ^ ((uint64_t)device + 1) << 54; }
+
+static bool graph_reserve(struct process *p, const struct driver *d, const struct graph_cost *cost, struct holding *of)
+{
+    for (int i = 0; i < HAMI_DEVICES; i++) {
+        of[i] = (struct holding){0};
+        if (!cost->bytes[i] || graphs_take(p, d, i, cost->bytes[i], &of[i]))
+            continue;
+        while (i-- > 0)
+            if (cost->bytes[i])
+                pool_block_gone(p, &of[i]);
+        pools_settle(p, d);
+        return false;
+    }
+    return true;
+}
+
+/* NULL: it was not made. */
+static void graph_enter(struct process *p, const struct driver *d, const struct graph_cost *cost, const struct holding *of, CUgraphExec exec)
+{
+    struct holding time = {.extra = cost->time, .kind = HELD_NOTHING};
+    bool loose = false;
+    if (exec && cost->time)
+        pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)exec, &time);
+    for (int i = 0; i < HAMI_DEVICES; i++)
+        if (cost->bytes[i] && (!exec || !pointers_put(&p->pointers, FAMILY_GRAPH, graph_part(exec, i), &of[i]))) {
+            pool_block_gone(p, &of[i]);
+            loose = true;
+        }
+    if (loose)
+        pools_settle(p, d);
+}
+
 #define INSTANTIATE(call)                                                                       \
     GATE(p, next, call)                                                                         \
     struct place at;                                                                            \
@@ -216,15 +251,11 @@ static void graph_cost(struct process *p, const struct driver *d, unsigned devic
         graph_cost(p, next, (unsigned)at.device, hGraph, 0, &cost);                             \
     if (cost.unknown)                                                                           \
         cost.time = 0;                                                                          \
-    if (cost.bytes && !charge(p, next, at.device, CHARGE_DATA, cost.bytes))                     \
+    struct holding of[HAMI_DEVICES];                                                            \
+    if (!graph_reserve(p, next, &cost, of))                                                     \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
     CUresult status = call;                                                                     \
-    struct holding h = {.bytes = cost.bytes, .extra = cost.time, .kind = HELD_BLOCK};           \
-    if (cost.bytes || cost.time)                                                                \
-        h.device = (uint8_t)at.device;                                                          \
-    if ((cost.bytes || cost.time) && (status != CUDA_SUCCESS ||                                 \
-        !pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)*phGraphExec, &h)))      \
-        uncharge(p, at.device, CHARGE_DATA, cost.bytes);                                        \
+    graph_enter(p, next, &cost, of, status == CUDA_SUCCESS && phGraphExec ? *phGraphExec : NULL); \
     return status;
 
 CUresult hook_cuGraphInstantiate(const struct driver *next, CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char
@@ -257,27 +288,34 @@ CUresult hook_cuGraphInstantiateWithParams_ptsz(const struct driver *next, CUgra
     INSTANTIATE(next->cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams))
 }
 
-/* The driver keeps a graph's memory for the next one until it is trimmed. */
+/* The driver keeps a graph's memory for the next one until it is trimmed, and what was not freed until it is. */
 CUresult hook_cuGraphExecDestroy(const struct driver *next, CUgraphExec hGraphExec)
 {
     GATE(p, next, next->cuGraphExecDestroy(hGraphExec))
-    struct holding h;
-    struct place at;
-    bool ours = pointers_take(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &h);
+    struct holding time, of[HAMI_DEVICES];
+    bool timed = pointers_take(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &time), ours[HAMI_DEVICES];
+    for (int i = 0; i < HAMI_DEVICES; i++)
+        ours[i] = pointers_take(&p->pointers, FAMILY_GRAPH, graph_part(hGraphExec, i), &of[i]);
     CUresult status = next->cuGraphExecDestroy(hGraphExec);
-    if (ours && status != CUDA_SUCCESS)
-        pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &h);
-    else if (ours) {
-        if (h.bytes && next->cuDeviceGraphMemTrim && place_now(p, next, &at) && at.device == h.device)
-            next->cuDeviceGraphMemTrim(at.ordinal);
-        holding_gone(p, FAMILY_GRAPH, &h);
+    if (timed && status != CUDA_SUCCESS)
+        pointers_put(&p->pointers, FAMILY_GRAPH, (uint64_t)(uintptr_t)hGraphExec, &time);
+    for (int i = 0; i < HAMI_DEVICES; i++) {
+        if (ours[i] && status != CUDA_SUCCESS)
+            pointers_put(&p->pointers, FAMILY_GRAPH, graph_part(hGraphExec, i), &of[i]);
+        else if (ours[i])
+            graphs_gone(p, next, &of[i]);
     }
     return status;
 }
 
 CUresult hook_cuDeviceGraphMemTrim(const struct driver *next, CUdevice device)
 {
-    return next->cuDeviceGraphMemTrim(device);
+    GATE(p, next, next->cuDeviceGraphMemTrim(device))
+    struct place at;
+    CUresult status = next->cuDeviceGraphMemTrim(device);
+    if (status == CUDA_SUCCESS && place_of(p, device, &at))
+        graphs_trim(p, next, at.device);
+    return status;
 }
 
 /* ---- calls that wait, look or record: the batch before them ends here, and pools have perhaps shrunk after them ------------- */

@@ -201,6 +201,9 @@ static uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, uns
     return sum;
 }
 
+/* Sparse ones and those that are mapped later: what is mapped into them was charged when it was made. */
+#define WITHOUT_MEMORY (0x40u | 0x80u)
+
 /* Reserve by estimate, keep what the driver says it is. */
 #define ARRAY(handle, make, destroy, size_of, bytes)                                            \
     GATE(p, next, make)                                                                         \
@@ -246,6 +249,8 @@ CUresult hook_cuArrayCreate(const struct driver *next, CUarray *pHandle, const C
 CUresult hook_cuArray3DCreate_v2(const struct driver *next, CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     const CUDA_ARRAY3D_DESCRIPTOR *a = pAllocateArray;
+    if (a && a->Flags & WITHOUT_MEMORY)
+        return next->cuArray3DCreate_v2(pHandle, a);
     ARRAY(pHandle, next->cuArray3DCreate_v2(pHandle, a), cuArrayDestroy, cuArrayGetMemoryRequirements,
         a ? array_bytes(a->Width, a->Height, a->Depth, a->Format, a->NumChannels, 1) : 0)
 }
@@ -261,6 +266,8 @@ CUresult hook_cuMipmappedArrayCreate(const struct driver *next, CUmipmappedArray
                                      unsigned int numMipmapLevels)
 {
     const CUDA_ARRAY3D_DESCRIPTOR *a = pMipmappedArrayDesc;
+    if (a && a->Flags & WITHOUT_MEMORY)
+        return next->cuMipmappedArrayCreate(pHandle, a, numMipmapLevels);
     ARRAY(pHandle, next->cuMipmappedArrayCreate(pHandle, a, numMipmapLevels), cuMipmappedArrayDestroy, cuMipmappedArrayGetMemoryRequirements,
         a ? array_bytes(a->Width, a->Height, a->Depth, a->Format, a->NumChannels, numMipmapLevels) : 0)
 }
@@ -301,7 +308,7 @@ static bool beyond_the_card(const struct state *s)
 static void seen(struct process *p, int device, uint64_t *free, uint64_t *total)
 {
     struct state *s = &p->state;
-    uint64_t limit = s->rules[device].memory, used = ledger_used(&s->ledger, (unsigned)device);
+    uint64_t limit = s->rules[device].memory, used = ledger_told(&s->ledger, (unsigned)device);
     if (limit == NO_LIMIT)
         return;
     used += atomic_load_explicit(&s->ledger.debt[device], memory_order_relaxed);

@@ -17,7 +17,7 @@ static bool seen(const struct nvml *next, nvmlDevice_t device, struct memory_see
         if (strncmp(known, uuid, HAMI_UUID_ROOM - 1) != 0 || !known[0])
             continue;
         out->limit = rule_for(&p->state.limits, &p->state.options, uuid, i).memory;
-        out->used = ledger_used(&p->state.ledger, i);
+        out->used = ledger_told(&p->state.ledger, i);
         return true;
     }
     out->limit = rule_for(&p->state.limits, &p->state.options, uuid, HAMI_DEVICES).memory;

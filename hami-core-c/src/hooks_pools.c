@@ -5,10 +5,21 @@
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* The driver keeps memory for graphs in a pool that has no handle: its number here is the device's and one. */
+static uint64_t graphs_of(int device) { return (uint64_t)device + 1; }
+static bool is_graphs(uint64_t handle) { return handle && handle <= HAMI_DEVICES; }
+static struct pool *pool_at(struct process *p, unsigned i) { return i < POOLS ? &p->state.pools[i] : &p->state.graphs[i - POOLS]; }
+
 /* Under process.pools. */
 static struct pool *pool_of(struct process *p, uint64_t handle, int device)
 {
     struct pool *free = NULL;
+    if (is_graphs(handle)) {
+        struct pool *one = &p->state.graphs[handle - 1];
+        one->handle = handle;
+        one->device = (uint8_t)(handle - 1);
+        return one;
+    }
     for (unsigned i = 0; i < POOLS; i++) {
         struct pool *one = &p->state.pools[i];
         if (one->handle == handle)
@@ -21,8 +32,19 @@ static struct pool *pool_of(struct process *p, uint64_t handle, int device)
     return device >= 0 ? free : NULL;
 }
 
-static bool reserved(const struct driver *d, uint64_t pool, uint64_t *bytes)
+static CUdevice ordinal_of(struct process *p, int device)
 {
+    for (int i = 0; i < ORDINALS; i++)
+        if (p->state.index_of[i] == device)
+            return i;
+    return -1;
+}
+
+static bool reserved(struct process *p, const struct driver *d, uint64_t pool, uint64_t *bytes)
+{
+    if (is_graphs(pool))
+        return d->cuDeviceGetGraphMemAttribute &&
+            d->cuDeviceGetGraphMemAttribute(ordinal_of(p, (int)pool - 1), GRAPH_RESERVED_CURRENT, bytes) == CUDA_SUCCESS;
     return d->cuMemPoolGetAttribute &&
         d->cuMemPoolGetAttribute((CUmemoryPool)(uintptr_t)pool, POOL_RESERVED_CURRENT, bytes) == CUDA_SUCCESS;
 }
@@ -64,18 +86,41 @@ static bool settle(struct process *p, uint64_t handle, uint64_t kept)
     return true;
 }
 
+/* No more is left of graphs that are gone than the driver says is in use. */
+static void graphs_look(struct process *p, const struct driver *d, int device)
+{
+    uint64_t used = 0;
+    bool owner = pools_enter(p);
+    struct pool *one = &p->state.graphs[device];
+    bool any = one->left != 0;
+    pools_leave(p, owner);
+    if (!any || !d->cuDeviceGetGraphMemAttribute ||
+        d->cuDeviceGetGraphMemAttribute(ordinal_of(p, device), GRAPH_USED_CURRENT, &used) != CUDA_SUCCESS)
+        return;
+    owner = pools_enter(p);
+    uint64_t freed = one->left > used ? one->left - used : 0;
+    one->left -= freed;
+    one->live -= freed < one->live ? freed : one->live;
+    any = one->left != 0;
+    pools_leave(p, owner);
+    if (any)
+        atomic_store_explicit(&p->state.pools_loose, 1, memory_order_relaxed);
+}
+
 void pools_settle(struct process *p, const struct driver *d)
 {
     if (!atomic_exchange_explicit(&p->state.pools_loose, 0, memory_order_relaxed))
         return;
-    for (unsigned i = 0; i < POOLS; i++) {
+    for (unsigned i = 0; i < POOLS + HAMI_DEVICES; i++) {
+        if (i >= POOLS)
+            graphs_look(p, d, (int)(i - POOLS));
         bool owner = pools_enter(p);
-        struct pool one = p->state.pools[i];
+        struct pool one = *pool_at(p, i);
         pools_leave(p, owner);
         uint64_t kept = 0;
         if (!one.handle || one.charged <= one.live)
             continue;
-        if (one.gone || reserved(d, one.handle, &kept))
+        if (one.gone || reserved(p, d, one.handle, &kept))
             settle(p, one.handle, kept);
         if (kept > one.live)
             atomic_store_explicit(&p->state.pools_loose, 1, memory_order_relaxed);
@@ -86,16 +131,30 @@ void pools_trim(struct process *p, const struct driver *d, int device)
 {
     if (!d->cuMemPoolTrimTo || atomic_load_explicit(&p->state.capturing, memory_order_relaxed))
         return;
-    for (unsigned i = 0; i < POOLS; i++) {
+    graphs_look(p, d, device);
+    for (unsigned i = 0; i < POOLS + HAMI_DEVICES; i++) {
         bool owner = pools_enter(p);
-        struct pool one = p->state.pools[i];
+        struct pool one = *pool_at(p, i);
         pools_leave(p, owner);
         uint64_t kept = 0;
         if (!one.handle || one.gone || one.device != device || one.charged <= one.live)
             continue;
-        if (d->cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)one.handle, 0) == CUDA_SUCCESS && reserved(d, one.handle, &kept))
+        if (is_graphs(one.handle))
+            graphs_trim(p, d, device);
+        else if (d->cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)one.handle, 0) == CUDA_SUCCESS && reserved(p, d, one.handle, &kept))
             settle(p, one.handle, kept);
     }
+}
+
+void graphs_trim(struct process *p, const struct driver *d, int device)
+{
+    uint64_t kept = 0;
+    CUdevice ordinal = ordinal_of(p, device);
+    if (ordinal >= 0 && d->cuDeviceGraphMemTrim)
+        d->cuDeviceGraphMemTrim(ordinal);
+    graphs_look(p, d, device);
+    if (!reserved(p, d, graphs_of(device), &kept) || !settle(p, graphs_of(device), kept))
+        atomic_store_explicit(&p->state.pools_loose, 1, memory_order_relaxed);
 }
 
 void pool_block_gone(struct process *p, const struct holding *h)
@@ -150,10 +209,52 @@ static void stream_undo(struct process *p, const struct driver *d, const struct 
     }
     pool_block_gone(p, &(struct holding){.bytes = c->bytes, .extra = c->pool});
     uint64_t kept = 0;
-    if (reserved(d, c->pool, &kept))
+    if (reserved(p, d, c->pool, &kept))
         settle(p, c->pool, kept);
     else
         settle(p, c->pool, 0);
+}
+
+bool graphs_take(struct process *p, const struct driver *d, int device, uint64_t bytes, struct holding *out)
+{
+    struct stream_claim c;
+    *out = (struct holding){.bytes = bytes, .extra = graphs_of(device), .device = (uint8_t)device, .kind = HELD_STREAM};
+    graphs_look(p, d, device);
+    return stream_reserve(p, d, graphs_of(device), device, bytes, &c);
+}
+
+void graphs_gone(struct process *p, const struct driver *d, const struct holding *h)
+{
+    bool owner = pools_enter(p);
+    p->state.graphs[h->device].left += h->bytes;
+    pools_leave(p, owner);
+    graphs_trim(p, d, h->device);
+}
+
+/* Where a stream works: in the current context, mostly. */
+static bool place_of_stream(struct process *p, const struct driver *d, CUstream stream, struct place *at)
+{
+    CUcontext own, old;
+    CUdevice ordinal;
+    if ((uintptr_t)stream <= 2 || !d->cuStreamGetCtx || d->cuStreamGetCtx(stream, &own) != CUDA_SUCCESS || own == at->context ||
+        !d->cuCtxPushCurrent_v2 || !d->cuCtxPopCurrent_v2 || d->cuCtxPushCurrent_v2(own) != CUDA_SUCCESS)
+        return true;
+    bool known = d->cuCtxGetDevice(&ordinal) == CUDA_SUCCESS;
+    d->cuCtxPopCurrent_v2(&old);
+    return !known || ordinal == at->ordinal || place_of(p, ordinal, at);
+}
+
+/* A pool that we did not see made is some device's default one; where it is none, it is taken for the current device's. */
+static int device_of_pool(struct process *p, const struct driver *d, CUmemoryPool pool, int device)
+{
+    bool owner = pools_enter(p), known = pool_of(p, (uint64_t)(uintptr_t)pool, -1) != NULL;
+    pools_leave(p, owner);
+    CUmemoryPool own;
+    struct place at;
+    for (int i = 0; !known && d->cuDeviceGetDefaultMemPool && i < ORDINALS; i++)
+        if (place_of(p, i, &at) && d->cuDeviceGetDefaultMemPool(&own, i) == CUDA_SUCCESS && own == pool)
+            return at.device;
+    return device;
 }
 
 static CUresult stream_enter(struct process *p, const struct driver *next, const struct stream_claim *c, CUdeviceptr at, CUstream stream,
@@ -192,10 +293,12 @@ static CUresult stream_alloc(const struct driver *next, CUdeviceptr *dptr, size_
     struct stream_claim c;
     bool known = dptr && bytes && place_now(p, next, &at) && !captured(p, next, stream);
     if (known && !pool)
+        known = place_of_stream(p, next, stream, &at);
+    if (known && !pool)
         known = next->cuDeviceGetMemPool && next->cuDeviceGetMemPool(&pool, at.ordinal) == CUDA_SUCCESS;
     if (!known)
         return make ? make(dptr, bytes, pool, stream) : make_default(dptr, bytes, stream);
-    if (!stream_reserve(p, next, (uint64_t)(uintptr_t)pool, at.device, bytes, &c))
+    if (!stream_reserve(p, next, (uint64_t)(uintptr_t)pool, device_of_pool(p, next, pool, at.device), bytes, &c))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult status = make ? make(dptr, bytes, pool, stream) : make_default(dptr, bytes, stream);
     if (status == CUDA_SUCCESS)
@@ -252,7 +355,7 @@ CUresult hook_cuMemPoolTrimTo(const struct driver *next, CUmemoryPool pool, size
     GATE(p, next, next->cuMemPoolTrimTo(pool, minBytesToKeep))
     CUresult status = next->cuMemPoolTrimTo(pool, minBytesToKeep);
     uint64_t kept;
-    if (status == CUDA_SUCCESS && reserved(next, (uint64_t)(uintptr_t)pool, &kept))
+    if (status == CUDA_SUCCESS && reserved(p, next, (uint64_t)(uintptr_t)pool, &kept))
         settle(p, (uint64_t)(uintptr_t)pool, kept);
     return status;
 }

@@ -136,6 +136,75 @@ CUresult hook_cuMemRetainAllocationHandle(const struct driver *next, CUmemGeneri
     return status;
 }
 
+/* ---- multicast: what is bound lives as long as it is, whatever becomes of its handle and mappings ----------------------------- */
+
+static uint64_t bound_at(CUmemGenericAllocationHandle whole, unsigned device, uint64_t offset)
+{
+    uint64_t x = whole * UINT64_C(0x9e3779b97f4a7c15) ^ (offset / GRANULE + 1) * UINT64_C(0xd6e8feb86659fd93) ^ device;
+    return x ^ x >> 29;
+}
+
+/* Number of the memory behind a handle or, without one, an address; it is held once more. 0: not ours to count. */
+static uint64_t bound_hold(struct process *p, CUmemGenericAllocationHandle part, CUdeviceptr at, unsigned *device)
+{
+    struct holding named, physical;
+    if (!pointers_get(&p->pointers, part ? FAMILY_HANDLE : FAMILY_MAPPING, part ? part : at, &named) ||
+        !pointers_add(&p->pointers, FAMILY_PHYSICAL, named.extra, 1, &physical))
+        return 0;
+    *device = physical.device;
+    return named.extra;
+}
+
+#define BIND(part, address, call)                                                               \
+    GATE(p, next, call)                                                                         \
+    unsigned device = 0;                                                                        \
+    uint64_t number = bound_hold(p, part, address, &device);                                    \
+    CUresult status = call;                                                                     \
+    struct holding h = {.bytes = size, .extra = number, .device = (uint8_t)device, .kind = HELD_NOTHING}; \
+    if (number && (status != CUDA_SUCCESS || !pointers_put(&p->pointers, FAMILY_BINDING, bound_at(mcHandle, device, mcOffset), &h))) \
+        physical_leave(p, number);                                                              \
+    return status;
+
+CUresult hook_cuMulticastBindMem(const struct driver *next, CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                 CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
+{
+    BIND(memHandle, 0, next->cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags))
+}
+
+CUresult hook_cuMulticastBindMem_v2(const struct driver *next, CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                                    CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
+{
+    BIND(memHandle, 0, next->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle, memOffset, size, flags))
+}
+
+CUresult hook_cuMulticastBindAddr(const struct driver *next, CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr,
+                                  size_t size, unsigned long long flags)
+{
+    BIND(0, memptr, next->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags))
+}
+
+CUresult hook_cuMulticastBindAddr_v2(const struct driver *next, CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                                     CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    BIND(0, memptr, next->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags))
+}
+
+/* Where nothing is unbound before the multicast object ends, its memory stays charged until this process does. */
+CUresult hook_cuMulticastUnbind(const struct driver *next, CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size)
+{
+    GATE(p, next, next->cuMulticastUnbind(mcHandle, dev, mcOffset, size))
+    CUresult status = next->cuMulticastUnbind(mcHandle, dev, mcOffset, size);
+    struct place at;
+    if (status != CUDA_SUCCESS || !place_of(p, dev, &at))
+        return status;
+    for (uint64_t offset = mcOffset; offset < mcOffset + size; offset += GRANULE) {
+        struct holding h;
+        if (pointers_take(&p->pointers, FAMILY_BINDING, bound_at(mcHandle, (unsigned)at.device, offset), &h))
+            physical_leave(p, h.extra);
+    }
+    return status;
+}
+
 /* What a share is called: never 0. Numbers of ours differ between processes by their pid. */
 static uint64_t key_of_share(const void *bytes, size_t n)
 {

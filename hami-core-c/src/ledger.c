@@ -11,6 +11,7 @@ void (*hami_step)(enum step step);
 long long hami_patience_ns = 2000000000;
 #endif
 
+#define LOOK_EACH_MS 200u               /* a container asks so often who was killed */
 #define ASK_AFTER_NS 1000000            /* spin so long before the kernel is asked about the owner */
 /* An owner that lives but does not move is stopped by a signal. */
 #ifdef HAMI_STEPS
@@ -236,6 +237,19 @@ uint64_t ledger_used(struct ledger *l, unsigned device)
     if (__builtin_expect(load(&l->extension->devices[device].ended) != 0, 0))
         ledger_reap(l, device);
     return load(&l->extension->devices[device].used);
+}
+
+uint64_t ledger_told(struct ledger *l, unsigned device)
+{
+    if (__builtin_expect(slots_seen(l) > 1, 0)) {
+        _Atomic uint64_t *looked = &l->extension->devices[device].looked;
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+        uint64_t now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000, last = load(looked);
+        if (now - last >= LOOK_EACH_MS && atomic_compare_exchange_strong(looked, &last, now))
+            ledger_reap(l, device);
+    }
+    return ledger_used(l, device);
 }
 
 /* Inside: bytes that could not be returned when they were freed. */

@@ -49,6 +49,8 @@ void ledger_forgive(struct ledger *l, unsigned device, uint64_t bytes);
 void ledger_reap(struct ledger *l, unsigned device);
 /* Bytes held by the container. Two loads; where somebody has ended, the living are counted first. */
 uint64_t ledger_used(struct ledger *l, unsigned device);
+/* The same for people and programs that plan by it: where there are others, the living are counted a few times a second. */
+uint64_t ledger_told(struct ledger *l, unsigned device);
 /* Take and leave a device's owner word, for changes to its shares. */
 bool ledger_lock(struct ledger *l, unsigned device);
 void ledger_unlock(struct ledger *l, unsigned device);

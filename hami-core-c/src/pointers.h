@@ -12,7 +12,8 @@
 
 enum family {                       /* what a number names; they do not share a space */
     FAMILY_POINTER, FAMILY_HANDLE, FAMILY_ARRAY, FAMILY_MAPPING, FAMILY_CONTEXT, FAMILY_CODE, FAMILY_GRAPH,
-    FAMILY_PHYSICAL                 /* a number of ours: memory that handles and mappings share */
+    FAMILY_PHYSICAL,                /* a number of ours: memory that handles and mappings share */
+    FAMILY_BINDING                  /* the same: part of a multicast object */
 };
 
 struct holding {

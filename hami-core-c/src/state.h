@@ -11,6 +11,7 @@
 
 struct pool {                       /* under process.pools */
     uint64_t handle, live, charged; /* bytes of live pointers; bytes in the ledger */
+    uint64_t left;                  /* of live: what graphs took that are gone, as far as it may not be free yet */
     uint8_t device;                 /* NO_DEVICE: host memory, not counted */
     bool gone;                      /* destroyed; its blocks live on */
 };
@@ -39,6 +40,7 @@ struct state {
     struct small small[HAMI_DEVICES][SMALL_CLASSES];
     _Atomic uint64_t physical_made; /* numbers of FAMILY_PHYSICAL */
     struct pool pools[POOLS];
+    struct pool graphs[HAMI_DEVICES];               /* what the driver keeps for graphs, by device */
     _Atomic uint32_t primary_charged[HAMI_DEVICES];
     _Atomic uint64_t primary_bytes[HAMI_DEVICES], primary[HAMI_DEVICES];
     _Atomic uint32_t refused;       /* that was said once */

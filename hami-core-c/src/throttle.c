@@ -17,6 +17,7 @@ enum { CLEAN, WALL };
 #define LATE 8                      /* so many turns behind, about two seconds, nobody comes; further off lies another start of the machine */
 #define SILENCE 2500000000          /* without samples for so long, NVML counts as silent */
 #define REPAID 0.02                 /* of a sample's time, at most: beside strangers samples and books are out of step */
+#define DOUBTFUL 0.2                /* variance of a gain that nothing speaks for yet */
 #define WINDOW 1000000000
 #define MOST_CLEAN 100000000000.0
 #define CLEAN_UNIT 32
@@ -312,11 +313,12 @@ static double finish(struct throttle *t, const struct batch *b)
         pace = 1;
     }
     put(&d->pace, pace);
-    double lucky = real(&d->lucky, 0, 1, 0);
-    bool odd = ratio < 0.75 || (follows(b) && ratio > STRETCHED && took - clean < THEFT);    /* what no neighbour does */
-    put(&d->lucky, lucky + 0.02 * (odd - lucky));
     bool exact = alone(d) && clean > 0.6 * TURN;        /* nobody else, and too long to see somebody come: wall time it is */
     bool out = !exact && ratio > STRETCHED && (took - clean > THEFT || !follows(b));
+    t->stretched = out ? t->stretched + 1 : 0;
+    double lucky = real(&d->lucky, 0, 1, 0);
+    bool odd = ratio < 0.75 || t->stretched > SETTLED_SLOWLY || (follows(b) && ratio > STRETCHED && took - clean < THEFT);    /* what no neighbour does */
+    put(&d->lucky, lucky + 0.02 * (odd - lucky));
     double owed = 0;
     for (unsigned i = 0; i < b->parts; i++) {
         uint32_t kind = b->part[i].kind;
@@ -343,9 +345,13 @@ static double finish(struct throttle *t, const struct batch *b)
     return (out ? clean : took) + owed;
 }
 
+/* Clean times are given up when samples say so, and at the first signs that they are none where wall time errs on the safe side or not
+ * at all: without samples, and alone. */
 static void choose(struct hami_device *d, bool blind)
 {
-    double worse = blind ? real(&d->lucky, 0, 1, 0) - 0.04 : real(&d->miss[CLEAN], 0, 1, 0) - real(&d->miss[WALL], 0, 1, 0) - 0.05;
+    double worse = blind ? -1 : real(&d->miss[CLEAN], 0, 1, 0) - real(&d->miss[WALL], 0, 1, 0) - 0.05;
+    if (blind || alone(d))
+        worse = most(worse, real(&d->lucky, 0, 1, 0) - 0.04);
     atomic_store_explicit(&d->ruler, worse > 0 ? WALL : CLEAN, memory_order_relaxed);
 }
 
@@ -475,7 +481,7 @@ static void correct(struct hami_device *d, unsigned r, double span, double seen,
 {
     double jumps = real(&d->jumps[r], 0, 1, 0), last = real(&d->last[r], 0, 100, 0), doubt = real(&d->doubt[r], 0, 1, 0.25);
     double noise = most(error * error, 0.5 * jumps);
-    if (last > 0)
+    if (last > 0 && doubt < DOUBTFUL)       /* else the company has changed, which is no scatter */
         jumps += 0.3 * (least(1, (seen - last) * (seen - last)) - jumps);
     double trust = doubt / (doubt + noise);
     put(&d->jumps[r], jumps);

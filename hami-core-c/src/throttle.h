@@ -30,7 +30,7 @@ struct throttle {                   /* of one process on one device */
     _Atomic int64_t *slot_hold;
     uint32_t limit;                 /* parts per million of GPU time */
     int64_t hold, run, running, coloured;
-    uint32_t seed;
+    uint32_t seed, stretched;       /* stretched: batches in a row, none of them clean */
     struct flying flying[FLYING_KINDS];
 };
 

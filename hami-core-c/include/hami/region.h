@@ -107,6 +107,7 @@ struct hami_device {
     _Atomic uint64_t used;                  /* bytes: the live slots and the shares without a bearer */
     _Atomic uint64_t context_bytes;         /* what a context was seen to cost; 0 = not known */
     _Atomic uint64_t ended;                 /* 1: a process that held something has ended, or is about to, since the living were counted */
+    _Atomic uint64_t looked;                /* CLOCK_MONOTONIC milliseconds: when somebody last counted the living to tell what is in use */
 
     /* compute: see throttle.c; fractions are the bits of a float, and everything is bounded when it is read */
     _Alignas(64) _Atomic uint64_t refilled; /* CLOCK_MONOTONIC nanoseconds */

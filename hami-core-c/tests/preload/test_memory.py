@@ -111,6 +111,19 @@ def test_what_a_killed_process_held_is_there_before_the_next_refusal(
     judged()
 
 
+def test_what_a_killed_process_held_is_told_to_be_free(pair: Container) -> None:
+    """Programs plan by it: a worker that starts anew after a crash takes what it is told."""
+    one, two = pair.run(), pair.run()
+    free = one.ask("info")[1]
+    assert two("alloc 0 600") == 0
+    assert one.ask("info")[1] == free - 600 * MIB
+    two.kill()
+    end = time.monotonic() + 20
+    while one.ask("info")[1] != free + CONTEXT_MIB * MIB:
+        assert time.monotonic() < end, "nobody was asked"
+        time.sleep(0.02)
+
+
 def test_refusals_are_told_once(tenant: Container) -> None:
     told = {}
     for level in ("0", "1", "3"):

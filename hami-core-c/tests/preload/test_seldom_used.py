@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import CONTEXT_MIB, HERE, Container
+from .conftest import CONTEXT_MIB, HERE, MIB, Container, Node
 
 OUT_OF_MEMORY = 2
 LIBRARY = """
@@ -23,26 +23,27 @@ def used():
 """
 
 
+def answer(container: Container, program: str) -> Any:
+    """Run a program of the simulator's own test client in a container. :returns: what it prints, read as JSON."""
+    folders = {
+        "PYTHONPATH": str(HERE.parent / "simulator"),
+        "HAMI_SIM_LIBRARIES": str(container.tools / "sim"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import json\nfrom client import *\nd = Driver()\n" + LIBRARY + program],
+        env=container.environment(**folders),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture
 def ask(tenant: Container) -> Callable[[str], Any]:
-    """Run a program of the simulator's own test client in the container. :returns: what it prints, read as JSON."""
-
-    def go(program: str) -> Any:
-        folders = {
-            "PYTHONPATH": str(HERE.parent / "simulator"),
-            "HAMI_SIM_LIBRARIES": str(tenant.tools / "sim"),
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", "import json\nfrom client import *\nd = Driver()\n" + LIBRARY + program],
-            env=tenant.environment(**folders),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return go
+    """The same in the usual container."""
+    return lambda program: answer(tenant, program)
 
 
 def test_code_of_libraries_is_charged_when_a_context_first_uses_it(
@@ -106,4 +107,136 @@ own = d.out('cuCtxCreate_v2', 0, 0)
 print(json.dumps([three, refused, fits, used()]))
 """)
     assert told == [CONTEXT_MIB, OUT_OF_MEMORY, 0, CONTEXT_MIB]
+    judged()
+
+
+GRAPHS = """
+class Pool(c.Structure):
+    _fields_ = [('type', c.c_int), ('handles', c.c_int), ('place', c.c_int), ('device', c.c_int), ('rest', c.c_char * 72)]
+class Node(c.Structure):
+    _fields_ = [('pool', Pool), ('access', c.c_void_p), ('accesses', c.c_size_t), ('bytes', c.c_size_t), ('at', c.c_uint64)]
+def instance(mib, device=0):
+    node = Node(Pool(1, 0, 1, device), None, 0, mib * 2**20)
+    graph = d.out('cuGraphCreate', 0)
+    d.cuGraphAddMemAllocNode(c.byref(c.c_void_p()), graph, None, c.c_size_t(0), c.byref(node))
+    made = c.c_void_p()
+    code = d.code('cuGraphInstantiateWithFlags', c.byref(made), graph, c.c_uint64(0))
+    return code, made, node.at
+def launch(made):
+    d.cuGraphLaunch(made, None)
+    d.cuCtxSynchronize()
+"""
+
+
+def test_what_a_graph_allocated_and_nobody_freed_outlives_it(
+    ask: Callable[[str], Any], judged: Callable[[], None]
+) -> None:
+    told = ask(
+        GRAPHS
+        + """
+d.start()
+kept = []
+for mib in (300, 300, 300, 300):
+    code, made, at = instance(mib)
+    if code == 0:
+        launch(made)
+        d.cuGraphExecDestroy(made)
+        kept.append(at)
+full = code, len(kept), used(), take(200)
+for at in kept: d.code('cuMemFreeAsync', c.c_uint64(at), None)
+d.cuCtxSynchronize()
+print(json.dumps([full, take(1000), used()]))
+"""
+    )
+    assert told == [[OUT_OF_MEMORY, 3, CONTEXT_MIB + 900, OUT_OF_MEMORY], 0, CONTEXT_MIB + 1000]
+    judged()
+
+
+def test_a_graph_that_freed_its_memory_leaves_nothing(ask: Callable[[str], Any], judged: Callable[[], None]) -> None:
+    told = ask(
+        GRAPHS
+        + """
+d.start()
+seen = []
+for _ in range(4):
+    code, made, at = instance(700)
+    launch(made)
+    d.cuMemFreeAsync(c.c_uint64(at), None)
+    d.cuCtxSynchronize()
+    seen.append(used())
+    d.cuGraphExecDestroy(made)
+print(json.dumps([seen, used(), take(1000)]))
+"""
+    )
+    assert told == [[CONTEXT_MIB + 700] * 4, CONTEXT_MIB, 0]
+    judged()
+
+
+def test_memory_of_another_card_is_charged_there(ask: Callable[[str], Any], judged: Callable[[], None]) -> None:
+    """By a graph's node, in order of a stream of that card's, and from that card's own pool."""
+    told = ask(
+        GRAPHS
+        + """
+here = d.start()
+there = d.out('cuDevicePrimaryCtxRetain', 1)
+d.cuCtxSetCurrent(there)
+stream = d.out('cuStreamCreate', 1)
+d.cuCtxSetCurrent(here)
+code, made, _ = instance(200, 1)
+launch(made)
+ordered = d.code('cuMemAllocAsync', c.byref(c.c_uint64()), c.c_size_t(300 * 2**20), stream)
+pool = d.out('cuDeviceGetDefaultMemPool', 1)
+pooled = d.code('cuMemAllocFromPoolAsync', c.byref(c.c_uint64()), c.c_size_t(400 * 2**20), pool, stream)
+mine, refused = used(), instance(200, 1)[0]
+d.cuCtxSetCurrent(there)
+print(json.dumps([code, ordered, pooled, mine, refused, used(), take(200), take(100)]))
+"""
+    )
+    assert told == [0, 0, 0, CONTEXT_MIB, OUT_OF_MEMORY, CONTEXT_MIB + 900, OUT_OF_MEMORY, 0]
+    judged()
+
+
+def test_an_array_without_memory_of_its_own_costs_nothing(ask: Callable[[str], Any]) -> None:
+    told = ask("""
+class Shape(c.Structure):
+    _fields_ = [(n, c.c_size_t) for n in 'whd'] + [('format', c.c_int), ('channels', c.c_uint), ('flags', c.c_uint)]
+d.start()
+sparse = use('cuArray3DCreate_v2', c.byref(Shape(32768, 32768, 0, 0x20, 4, 0x40)))
+whole = use('cuArray3DCreate_v2', c.byref(Shape(32768, 32768, 0, 0x20, 4, 0)))
+print(json.dumps([sparse, whole, used()]))
+""")
+    assert told == [0, OUT_OF_MEMORY, CONTEXT_MIB]
+
+
+def test_memory_that_is_bound_for_multicast_stays_charged_without_its_handle(
+    make_node: Callable[..., Node], make_container: Callable[..., Container], judged: Callable[[], None]
+) -> None:
+    node = make_node("2xH100")
+    tenant = make_container(node)
+    own = 520
+    tenant.limits(*(f"{uuid} memory={(1000 + own) * MIB} context={own * MIB}" for uuid in node.uuids()))
+    node.sim("limit", tenant.name, "0", f"memory_mib={1000 + own}", "slack_mib=8")
+    told = answer(
+        tenant,
+        """
+class Shared(c.Structure):
+    _fields_ = [('devices', c.c_uint), ('size', c.c_size_t), ('handles', c.c_uint64), ('flags', c.c_uint64)]
+word, part = c.c_uint64, c.c_size_t(400 * 2**20)
+prop = (c.c_int * 8)(1, 1, 1, 0)
+def create(): return d.code('cuMemCreate', c.byref(memory), part, prop, word(0))
+def bind(at): return d.code('cuMulticastBindMem', whole, c.c_size_t(at * 400 * 2**20), memory, c.c_size_t(0), part, word(0))
+d.start()
+whole, memory = word(), word()
+d.cuMulticastCreate(c.byref(whole), c.byref(Shared(2, 1 << 31, 1, 0)))
+d.cuMulticastAddDevice(whole, 0)
+bound = []
+for at in range(3):
+    made = create()
+    bound.append(made or bind(at) or d.code('cuMemRelease', memory))
+full = used()
+d.cuMulticastUnbind(whole, 0, c.c_size_t(0), part)
+print(json.dumps([bound, full, used(), take(600), take(2)]))
+""",
+    )
+    assert told == [[0, 0, OUT_OF_MEMORY], own + 800, own + 400, 0, OUT_OF_MEMORY]
     judged()

@@ -193,6 +193,37 @@ def test_two_copies_of_the_driver_keep_their_own_functions(limited: Container, t
     assert run(limited, program(tmp_path, tools, "two-drivers", body, "-ldl")) == "2 2"
 
 
+def test_a_driver_of_the_compatibility_folder_is_limited_and_the_other_one_never_opened(
+    limited: Container, tmp_path: Path, tools: Path
+) -> None:
+    """Images that bring a newer driver put its folder first in the library path; a second one would be one uninitialised."""
+    newer = tmp_path / "cuda" / "compat" / "libcuda.so.1"
+    newer.parent.mkdir(parents=True)
+    newer.write_bytes((tools / "sim" / "libcuda.so.1").read_bytes())
+    body = """
+    #include <link.h>
+    static int drivers;
+    static int count(struct dl_phdr_info *i, size_t n, void *w)
+    {
+        (void)n, (void)w;
+        drivers += strstr(i->dlpi_name, "libcuda") != NULL;
+        return 0;
+    }
+    static void *h;
+    static void *find(const char *n) { return dlsym(h, n); }
+    int main(void)
+    {
+        h = dlopen("libcuda.so.1", RTLD_NOW);
+        struct link_map *m = h;
+        int refused = too_much(find);
+        dl_iterate_phdr(count, NULL);
+        printf("%d %d %d", refused, strstr(m->l_name, "/cuda/compat/") != NULL, drivers);
+        return 0;
+    }"""
+    where = {"LD_LIBRARY_PATH": f"{newer.parent}:{tools / 'sim'}"}
+    assert run(limited, program(tmp_path, tools, "newer-driver", body, "-ldl"), **where) == "2 1 1"
+
+
 def test_a_driver_that_answers_with_inner_addresses_is_still_limited(
     limited: Container, tmp_path: Path, tools: Path
 ) -> None:

@@ -142,6 +142,18 @@ def test_processes_of_several_users_share_it(machine: Machine) -> None:
     assert machine.run("unused", script=f"{first}; {second}; kill $!")["took"] == OUT_OF_MEMORY
 
 
+@pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="needs musl-gcc")
+def test_programs_of_another_c_library_run_as_if_there_were_no_limiter(machine: Machine, tmp_path: Path) -> None:
+    """musl's loader does not read the file; with the library in the environment instead, its programs would not start."""
+    (tmp_path / "hello.c").write_text('#include <stdio.h>\nint main(void) { return printf("hello 7\\n") < 0; }')
+    program = machine.folder / "hello"
+    subprocess.run(["musl-gcc", str(tmp_path / "hello.c"), "-o", str(program)], check=True)
+    assert machine.run("unused", script="exec /mnt/hello 2>&1") == {"hello": 7}
+    assert machine.run("take", "1001")["took"] == OUT_OF_MEMORY
+    refused = subprocess.run([program], env={"LD_PRELOAD": str(machine.container.library)}, capture_output=True)
+    assert refused.returncode == 127
+
+
 # ---- the agent's socket
 
 

@@ -23,7 +23,13 @@ class MarkedList(list[Any]):
 
 
 class _Loader(yaml.SafeLoader):
-    pass
+    """Leaves dates and times as the texts they are, as Kubernetes' own tools do."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in known if not tag.endswith(":timestamp")]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> MarkedDict:
@@ -32,6 +38,8 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> MarkedDict:
     marked.lines = {}
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is no text", key_node.start_mark)
         if key in marked:
             raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
         marked[key] = loader.construct_object(value_node, deep=True)

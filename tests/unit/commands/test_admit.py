@@ -85,6 +85,26 @@ def test_manifest_that_cannot_be_read_is_bad_input(
     assert got in error["got"]
 
 
+MANIFEST = """
+kind: Pod
+metadata: {name: p, creationTimestamp: 2024-01-01T00:00:00Z, labels: {day: 2024-01-01}}
+spec: &spec
+  containers: [{name: main, image: x}]
+"""
+
+
+def test_dates_of_a_manifest_are_texts(hami: Hami, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(MANIFEST)
+    metadata = told(hami, tmp_path / "pod.yaml", code=0)["pod"]["metadata"]
+    assert (metadata["creationTimestamp"], metadata["labels"]["day"]) == ("2024-01-01T00:00:00Z", "2024-01-01")
+
+
+@pytest.mark.parametrize("odd", ["self: *spec", "data: !!binary aGVsbG8=", "1: x", "some: !!set {a, b}"])
+def test_value_that_json_cannot_hold_is_bad_input(hami: Hami, tmp_path: Path, odd: str) -> None:
+    (tmp_path / "pod.yaml").write_text(f"{MANIFEST}  {odd}\n")
+    assert told(hami, tmp_path / "pod.yaml", code=2)["error"]["where"] == str(tmp_path / "pod.yaml")
+
+
 def test_pod_that_is_nowhere_is_bad_input(hami: Hami) -> None:
     assert told(hami, "missing.yaml", code=2)["error"]["where"] == "missing.yaml"
     assert "cluster" in told(hami, "ml/train", code=2)["error"]["expected"]

@@ -43,6 +43,9 @@ LAB = "- lab: {nodes: [{name: a, devices: "
         ("- process: {program: toaster, action: kill}\n", ":1: process.program", "device-plugin"),
         ("- say: {a: b}\n", ":1: say", "text"),
         ("- say: a\n  say: b\n", ":2", "YAML"),
+        ("- say: a\n- {[x]: y}\n", ":2", "YAML"),
+        ("- say: a\n- {1: y}\n", ":2", "YAML"),
+        ("- say: a\n- say: !!binary aGVsbG8=\n", ":2: say", "text"),
         ("just text\n", "scenario.yaml:1", "a YAML list"),
         ("", "scenario.yaml:1", "a YAML list"),
         (LAB + "[{memory_mb: 5}]}]}\n", ":1: lab.nodes.0.devices.0.memory_mb", "memory_mib"),
@@ -65,6 +68,11 @@ def test_mistake_is_named_with_file_line_and_field(tmp_path: Path, text: str, wh
 def test_invented_family_of_the_scenario_itself_is_known(tmp_path: Path) -> None:
     path = written(tmp_path, LAB + "[{family: Own}]}], families: [{name: Own}]}\n- say: a\n")
     assert load_scenario(path, []).shape.nodes[0].devices[0]["family"] == "Own"
+
+
+def test_dates_are_texts_as_the_api_server_reads_them(tmp_path: Path) -> None:
+    scenario = load_scenario(written(tmp_path, "- say: 2024-01-01\n"), ["Acme"])
+    assert scenario.steps[0].value == "2024-01-01"
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

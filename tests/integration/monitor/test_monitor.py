@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from hami_core_py.cluster.client import Client
+from hami_core_py.cluster.errors import AlreadyExists
 from hami_core_py.codecs.native import RECORD, render_inventory, render_shares
 from hami_core_py.lab.apiserver import ApiServer, write_kubeconfig
 from hami_core_py.models.allocations import RecordedShare
@@ -127,7 +129,9 @@ def shared_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture
 def scene(shared_scene: Scene) -> Iterator[Scene]:
-    """The scene without the pods of the test before."""
+    """The scene without the pods of the test before, and with its node."""
+    with suppress(AlreadyExists):
+        shared_scene.set_node(NODE)
     yield shared_scene
     for pod in shared_scene.client.list(PODS)[0]:
         shared_scene.client.delete(f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})

@@ -77,6 +77,8 @@ def filter_command(
         if not names:
             raise BadInputError(str(nodes), "at least one node", "none")
         read_objects(pods, "Pod")
+        for path in (nodes, pods):
+            _refuse_yaml(path)
         ask = load(None).ask
         asked = dict(_readable(pod, ask))
         families = ask.families
@@ -99,6 +101,14 @@ def filter_command(
         return
     for name, value in result.as_json().items():
         click.echo(f"{name:<20} {value:>10}")
+
+
+def _refuse_yaml(path: Path) -> None:
+    """The processes that are measured are given the files as they are. :raises BadInputError: it is no JSON."""
+    try:
+        orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as problem:
+        raise BadInputError(str(path), "JSON, as `kubectl get -o json` prints it", str(problem)) from problem
 
 
 def _readable(path: Path, ask: Ask) -> Mapping[str, Any]:

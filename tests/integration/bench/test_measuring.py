@@ -37,6 +37,7 @@ def test_filters_are_measured_while_events_arrive(made: Path) -> None:
         ("nodes", "7"),
         ("nodes", "[]"),
         ("pods", "{"),
+        ("pods", "- metadata: {name: a}"),
         ("pod", '{"kind": "Job"}'),
         ("pod", '{"kind": "Pod", "status": 5}'),
         ("pod", None),
@@ -45,7 +46,7 @@ def test_filters_are_measured_while_events_arrive(made: Path) -> None:
 def test_file_that_cannot_be_measured_is_named_before_anything_starts(
     made: Path, option: str, text: str | None
 ) -> None:
-    bad = made / "bad.json"
+    bad = made / ("bad.yaml" if text and text.startswith("-") else "bad.json")
     if text is not None:
         bad.write_text(text)
     files = {name: str(made / f"{name}.json") for name in ("nodes", "pods", "pod")} | {option: str(bad)}

@@ -185,6 +185,18 @@ class AgentProcess:
         command += ["--identity", "late", "--lease-namespace", NAMESPACE]
         self.daemon.start(command, {"NODE_NAME": self.node, **driver})
 
+    def registrations(self) -> int:
+        """How often it has registered with a kubelet, by its log."""
+        return self.daemon.log.read_text(errors="replace").count('"registered with the kubelet"')
+
+    def wait_registered(self, before: int) -> None:
+        """Wait until it has registered more often than before: what the API server says of the node may be older.
+
+        A pod that is bound to a node whose agent has not registered again fails for good.
+        """
+        eventually("a registration", lambda: self.registrations() > before, daemon=self.daemon)
+        self.wait_ready()
+
     def is_ready(self) -> bool:
         """Whether it says so."""
         return answers(f"http://127.0.0.1:{self._port}/readyz")

@@ -79,13 +79,11 @@ class Stage:
             case "start":
                 self._start(step)
             case "restart":
+                before = self.agents[step.node].registrations() if step.program == "kubelet" else 0
                 daemon.stop()
                 self._start(step)
                 if step.program == "kubelet":
-                    # A pod that is bound before the agent has registered again fails for good.
-                    with contextlib.suppress(AssertionError):
-                        eventually("the kubelet's devices gone", lambda: not self._offers(step.node), 5)
-                    self.agents[step.node].wait_ready()
+                    self.agents[step.node].wait_registered(before)
         if step.action in ("start", "restart") and step.node:
             eventually(f"devices of {step.node} offered", lambda: self._offers(step.node))
 

@@ -44,6 +44,12 @@ def check(pods: Pods, name: str, memory_mib: int) -> None:
     assert agrees(env, share), env
 
 
+def restart_kubelet(node: Node, agent: AgentProcess) -> None:
+    before = agent.registrations()
+    node.restart_kubelet()
+    agent.wait_registered(before)
+
+
 def container_id(pods: Pods, name: str) -> str:
     (status,) = pods.get(name)["status"]["containerStatuses"]
     return str(status["containerID"])
@@ -53,8 +59,7 @@ def test_kubelet_restart_harms_nobody_and_the_agent_registers_again(
     pods: Pods, node: Node, agent: AgentProcess
 ) -> None:
     before = run(pods, "before", 3000)
-    node.restart_kubelet()
-    eventually("a ready agent again", agent.is_ready)
+    restart_kubelet(node, agent)
     wait_offered(node)
     run(pods, "after", 4000)
     assert container_id(pods, "before") == before
@@ -63,7 +68,7 @@ def test_kubelet_restart_harms_nobody_and_the_agent_registers_again(
 
 def test_totals_stay_through_a_kubelet_restart(pods: Pods, node: Node, agent: AgentProcess) -> None:
     wait_offered(node)
-    node.restart_kubelet()
+    restart_kubelet(node, agent)
     wait_offered(node)
     for resource, amount in ((MEMORY, 20000), (CORES, 200)):
         eventually(f"{resource} {amount}", lambda r=resource, a=amount: node.allocatable(r) == a)  # type: ignore[misc]
@@ -79,7 +84,7 @@ def test_container_that_restarts_after_a_kubelet_restart_keeps_its_share(
     pods: Pods, node: Node, agent: AgentProcess
 ) -> None:
     before = run(pods, "p", 2300, "sleep 15; exit 1")
-    node.restart_kubelet()
+    restart_kubelet(node, agent)
     eventually("another container", lambda: container_id(pods, "p") != before)
     pods.in_phase("p")
     check(pods, "p", 2300)

@@ -13,7 +13,7 @@ def fullness(devices: Sequence[Device], usage: Mapping[DeviceId, Usage]) -> floa
     0 on a node that lacks one of the three altogether. Over-committed devices count as full.
     """
     used = [usage.get(d.id, IDLE) for d in devices]
-    return fullness_of_sums(
+    full = fullness_of_sums(
         sum(u.slots for u in used),
         sum(d.slots for d in devices),
         sum(u.core_units for u in used),
@@ -21,10 +21,14 @@ def fullness(devices: Sequence[Device], usage: Mapping[DeviceId, Usage]) -> floa
         sum(u.memory_mib for u in used),
         sum(d.memory_mib for d in devices),
     )
+    return min(1.0, full)
 
 
 def fullness_of_sums(used_slots: int, slots: int, used_cores: int, cores: int, used_memory: int, memory: int) -> float:
-    """``fullness`` from sums over the node; single precision, so that nodes tie where v2.10's do."""
+    """The same mean from sums over the node, above 1 where more is in use than there is.
+
+    Single precision, so that nodes tie where v2.10's do.
+    """
     if not slots or not cores or not memory:
         return 0.0
     parts = (
@@ -32,7 +36,7 @@ def fullness_of_sums(used_slots: int, slots: int, used_cores: int, cores: int, u
         + np.float32(used_cores) / np.float32(cores)
         + np.float32(used_memory) / np.float32(memory)
     )
-    return min(1.0, float(parts) / 3.0)
+    return float(parts) / 3.0
 
 
 def core_score(fullness: float, node_policy: str) -> float:

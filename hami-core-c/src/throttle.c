@@ -316,8 +316,8 @@ static double finish(struct throttle *t, const struct batch *b)
     bool exact = alone(d) && clean > 0.6 * TURN;        /* nobody else, and too long to see somebody come: wall time it is */
     bool out = !exact && ratio > STRETCHED && (took - clean > THEFT || !follows(b));
     t->stretched = out ? t->stretched + 1 : 0;
-    double lucky = real(&d->lucky, 0, 1, 0);
-    bool odd = ratio < 0.75 || t->stretched > SETTLED_SLOWLY || (follows(b) && ratio > STRETCHED && took - clean < THEFT);    /* what no neighbour does */
+    double lucky = real(&d->lucky, 0, 1, 0);    /* how often batches do what no neighbour makes them do */
+    bool odd = ratio < 0.75 || (follows(b) && ratio > STRETCHED && took - clean < THEFT) || t->stretched > SETTLED_SLOWLY;
     put(&d->lucky, lucky + 0.02 * (odd - lucky));
     double owed = 0;
     for (unsigned i = 0; i < b->parts; i++) {

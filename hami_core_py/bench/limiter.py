@@ -55,9 +55,12 @@ class Cell:
     allowed: float
 
 
+PROFILES = {108: "A100-40G", 40: "T4"}
+"""Multiprocessors → a simulated card that has so many."""
 CELLS = (
     Cell(108, 500, 1, "none", 30, 1.5),
     Cell(108, 500, 4, "none", 30, 1.5),
+    Cell(40, 500, 1, "none", 30, 1.5),
     Cell(108, 500, 1, "saturating", 30, 1.5),
     Cell(108, 5000, 1, "saturating", 30, 2.0),
 )

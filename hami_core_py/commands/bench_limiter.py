@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hami_core_py.bench.limiter import CELLS, costs, environment, held, share, start_seconds
+from hami_core_py.bench.limiter import CELLS, PROFILES, Cell, costs, environment, held, share, start_seconds
 from hami_core_py.commands.common import EXIT_NO, fail
 from hami_core_py.errors import HamiError
 from hami_core_py.lab.simulator import Simulator, look_for
@@ -37,23 +37,34 @@ def command(rounds: int, processes: int, seconds: float, output: str) -> None:
 
 def measure(folder: Path, rounds: int, processes: int, seconds: float) -> dict[str, Any]:
     """Everything, for programs. :raises HamiError: it cannot be measured here."""
-    simulator = Simulator(folder / "card", {"cards": [{"profile": "A100-40G", "context_mib": CONTEXT_MIB}]})
-    variables = simulator.start()
-    driver = Path(variables["LD_LIBRARY_PATH"])
-    env = environment(variables, driver)
+    cards = {sms: _card(folder / profile, profile) for sms, profile in PROFILES.items()}
+    _, env, driver = cards[CELLS[0].sms]
     bare, ours = costs(driver, env, rounds)
     start = {"bare": start_seconds([], env, processes), "ours": start_seconds(held(), env, processes)}
 
-    def percents(tags: Sequence[str], over: float) -> list[float]:
-        return list(look_for(simulator, {tag: tag for tag in tags}, over).values())
+    def error(number: int, cell: Cell) -> dict[str, Any]:
+        simulator, env, _ = cards[cell.sms]
 
-    errors = [share(cell, env, f"cell-{number}", seconds, percents) for number, cell in enumerate(CELLS)]
+        def percents(tags: Sequence[str], over: float) -> list[float]:
+            return list(look_for(simulator, {tag: tag for tag in tags}, over).values())
+
+        return share(cell, env, f"cell-{number}", seconds, percents)
+
+    errors = [error(number, cell) for number, cell in enumerate(CELLS)]
     return {
         "bare": {name: round(value, 1) for name, value in bare.items()},
         "ours": {name: round(value, 1) for name, value in ours.items()},
         f"start_{processes}_s": {name: round(value, 3) for name, value in start.items()},
         "share_error": errors,
     }
+
+
+def _card(state: Path, profile: str) -> tuple[Simulator, dict[str, str], Path]:
+    """A simulated card, variables of programs that use it, and its driver's folder."""
+    simulator = Simulator(state, {"cards": [{"profile": profile, "context_mib": CONTEXT_MIB}]})
+    variables = simulator.start()
+    driver = Path(variables["LD_LIBRARY_PATH"])
+    return simulator, environment(variables, driver), driver
 
 
 def lines(measured: dict[str, Any]) -> list[str]:
@@ -68,6 +79,6 @@ def lines(measured: dict[str, Any]) -> list[str]:
             told.append(f"{name:34} {start['bare']:10.3f} {start['ours']:10.3f} {start['ours'] - start['bare']:10.3f}")
     told += ["", "shares on the simulator's time model, in percent of the card's time"]
     for cell in measured["share_error"]:
-        where = f"{cell['processes']} × {cell['kernel_us']} µs, neighbour {cell['neighbour']}"
-        told.append(f"{where:40} limit {cell['limit']:3}  got {cell['measured']:6.2f}  allowed ± {cell['allowed']:g}")
+        where = f"{cell['processes']} × {cell['kernel_us']} µs on {cell['sms']} SMs, neighbour {cell['neighbour']}"
+        told.append(f"{where:48} limit {cell['limit']:3}  got {cell['measured']:6.2f}  allowed ± {cell['allowed']:g}")
     return told

@@ -70,8 +70,9 @@ def command(
     answer = as_json(explanation, loaded.ask.families)
     if quotas is not None:
         # Saying nothing would make a limit look unlimited.
-        answer["warnings"] = ["quotas are not counted yet: the answer holds only where no quota is near its limit"]
-        click.echo(f"warning: {answer['warnings'][0]}", err=True)
+        click.echo(
+            "warning: quotas are not counted yet: the answer holds only where no quota is near its limit", err=True
+        )
     if output == "json":
         click.echo(json.dumps(answer, indent=2))
     else:

@@ -158,8 +158,9 @@ def test_bad_node_and_bad_record_stop_nothing_else(hami: Hami, saved: Any) -> No
 def test_quotas_are_never_silently_left_out(hami: Hami, saved: Any) -> None:
     nodes = saved("nodes.json", [node("n", 8000)])
     quotas = saved("quotas.json", [])
-    answer = hami("explain", saved("pod.json", pod(count="1")), "--nodes", nodes, "--quotas", quotas)
-    assert "quotas are not counted" in answer.output
+    answer = hami("explain", saved("pod.json", pod(count="1")), "--nodes", nodes, "--quotas", quotas, "-o", "json")
+    assert "quotas are not counted" in answer.stderr
+    assert json.loads(answer.stdout).keys() == {"pod", "fits", "node", "devices", "nodes", "annotations"}
 
 
 def test_pod_of_the_saved_list_is_named_as_in_a_cluster(hami: Hami, saved: Any) -> None:

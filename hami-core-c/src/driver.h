@@ -46,6 +46,7 @@ enum { POOL_RESERVED_CURRENT = 5 };
 enum { GRAPH_USED_CURRENT = 0, GRAPH_RESERVED_CURRENT = 2 };
 enum { LOCATION_DEVICE = 1 };
 enum { HANDLE_DESCRIPTOR = 1 };
+enum { MAP_INTO_ARRAY = 1 };
 enum { NODE_KERNEL = 0, NODE_GRAPH = 4, NODE_ALLOC = 10 };
 enum { ATTRIBUTE_SMS = 16, ATTRIBUTE_THREADS = 39 };
 enum { CAPTURE_RELAXED = 2 };
@@ -70,6 +71,12 @@ typedef struct CUmemPoolProps_st {
     CUmemAllocationType allocType; CUmemAllocationHandleType handleTypes; CUmemLocation location; void *win32SecurityAttributes;
     size_t maxSize; unsigned short usage; unsigned char reserved[54];
 } CUmemPoolProps;
+typedef struct CUmemPoolPtrExportData_st CUmemPoolPtrExportData;
+typedef struct CUarrayMapInfo_st {
+    unsigned int resourceType; void *resource; unsigned int subresourceType; unsigned long long subresource[4];
+    unsigned int memOperationType, memHandleType; CUmemGenericAllocationHandle memHandle;
+    unsigned long long offset; unsigned int deviceBitMask, flags, reserved[2];
+} CUarrayMapInfo;
 typedef struct CUlaunchConfig_st {
     unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
     CUstream hStream; CUlaunchAttribute *attrs; unsigned int numAttrs;

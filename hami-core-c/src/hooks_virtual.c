@@ -205,6 +205,33 @@ CUresult hook_cuMulticastUnbind(const struct driver *next, CUmemGenericAllocatio
     return status;
 }
 
+/* ---- sparse arrays: which tiles still hold memory nobody can tell cheaply, so what was ever mapped into one stays charged ----------- */
+
+static CUresult map_arrays(const struct driver *next, CUarrayMapInfo *list, unsigned int count, CUstream stream,
+                           CUresult (*map)(CUarrayMapInfo *, unsigned int, CUstream))
+{
+    GATE(p, next, map(list, count, stream))
+    struct holding named, physical;
+    for (unsigned int i = 0; list && i < count; i++)
+        if (list[i].memOperationType == MAP_INTO_ARRAY && pointers_get(&p->pointers, FAMILY_HANDLE, list[i].memHandle, &named))
+            pointers_add(&p->pointers, FAMILY_PHYSICAL, named.extra, 1, &physical);
+    CUresult status = map(list, count, stream);
+    for (unsigned int i = 0; status != CUDA_SUCCESS && list && i < count; i++)
+        if (list[i].memOperationType == MAP_INTO_ARRAY && pointers_get(&p->pointers, FAMILY_HANDLE, list[i].memHandle, &named))
+            physical_leave(p, named.extra);
+    return status;
+}
+
+CUresult hook_cuMemMapArrayAsync(const struct driver *next, CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    return map_arrays(next, mapInfoList, count, hStream, next->cuMemMapArrayAsync);
+}
+
+CUresult hook_cuMemMapArrayAsync_ptsz(const struct driver *next, CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    return map_arrays(next, mapInfoList, count, hStream, next->cuMemMapArrayAsync_ptsz);
+}
+
 /* What a share is called: never 0. Numbers of ours differ between processes by their pid. */
 static uint64_t key_of_share(const void *bytes, size_t n)
 {
@@ -336,4 +363,25 @@ CUresult hook_cuMemPoolImportFromShareableHandle(const struct driver *next, CUme
                                                  CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     return next->cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
+}
+
+/* Its maker pays for a pool, and may end first: whoever holds a block of it pays for that, too. */
+CUresult hook_cuMemPoolImportPointer(const struct driver *next, CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+{
+    GATE(p, next, next->cuMemPoolImportPointer(ptr_out, pool, shareData))
+    CUresult status = next->cuMemPoolImportPointer(ptr_out, pool, shareData);
+    CUdeviceptr base;
+    size_t size;
+    struct place at;
+    if (status != CUDA_SUCCESS || !ptr_out || !place_now(p, next, &at) || !next->cuMemGetAddressRange_v2 ||
+        next->cuMemGetAddressRange_v2(&base, &size, *ptr_out) != CUDA_SUCCESS)
+        return status;
+    struct holding h = {.bytes = granules(size), .device = (uint8_t)at.device, .kind = HELD_IMPORT};
+    if (charge(p, next, at.device, CHARGE_DATA, h.bytes)) {
+        if (pointers_put(&p->pointers, FAMILY_POINTER, *ptr_out, &h))
+            return status;
+        uncharge(p, at.device, CHARGE_DATA, h.bytes);
+    }
+    next->cuMemFree_v2(*ptr_out);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }

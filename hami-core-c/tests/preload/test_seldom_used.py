@@ -240,3 +240,48 @@ print(json.dumps([bound, full, used(), take(600), take(2)]))
     )
     assert told == [[0, 0, OUT_OF_MEMORY], own + 800, own + 400, 0, OUT_OF_MEMORY]
     judged()
+
+
+def test_a_block_of_anothers_pool_is_charged_to_whoever_holds_it(pair: Container, judged: Callable[[], None]) -> None:
+    """Its maker pays, too, as long as it lives: who takes blocks from many that end gets no more than the limit."""
+    told = answer(
+        pair,
+        """
+import os, socket, sys
+def child(end):
+    end.recv(1)
+    d.start()
+    pool, block, data, fd = d.out('cuMemPoolCreate', (c.c_int * 22)(1, 1, 1, 0)), c.c_uint64(), (c.c_char * 64)(), c.c_int()
+    d.cuMemAllocFromPoolAsync(c.byref(block), c.c_size_t(300 * 2**20), pool, None)
+    d.cuMemPoolExportToShareableHandle(c.byref(fd), pool, 1, c.c_uint64(0))
+    d.cuMemPoolExportPointer(data, block)
+    socket.send_fds(end, [data.raw], [fd.value])
+    end.recv(1)
+    sys.exit(0)
+ends = []
+for _ in range(3):
+    near, far = socket.socketpair()
+    if os.fork() == 0: child(far)
+    far.close()
+    near.settimeout(30)
+    ends.append(near)
+d.start()
+got, blocks = [], []
+for near in ends:
+    near.send(b'.')
+    data, fds, _, _ = socket.recv_fds(near, 64, 1)
+    pool, block = c.c_void_p(), c.c_uint64()
+    d.cuMemPoolImportFromShareableHandle(c.byref(pool), c.c_void_p(fds[0]), 1, c.c_uint64(0))
+    code = d.code('cuMemPoolImportPointer', c.byref(block), pool, data)
+    near.send(b'.')
+    os.wait()
+    os.close(fds[0])
+    if code == 0: blocks.append(block)
+    got.append([code, used()])
+d.cuMemFree_v2(blocks[0])
+print(json.dumps([got, used(), take(700), take(2)]))
+""",
+    )
+    own = CONTEXT_MIB
+    assert told == [[[0, own + 300], [0, own + 600], [OUT_OF_MEMORY, own + 600]], own + 300, 0, 0]
+    judged()

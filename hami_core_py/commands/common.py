@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hami_core_py.errors import HamiError
+from hami_core_py.errors import HamiError, SettingsError
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.hooks.manager import load_backends
 from hami_core_py.process import configure_logging, stop_event
@@ -47,12 +47,19 @@ def load(config: Path | None, flags: Mapping[str, Any] | None = None) -> Loaded:
     :raises SettingsError: a value is wrong. :raises BackendError: two backends claim the same thing.
     """
     settings, sections = load_settings(config, flags)
-    backends = load_backends(
-        sections=sections,
-        enabled=settings.backends.enabled,
-        blocked=settings.backends.blocked,
-        defaults=CoreDefaults(),
-    )
+    try:
+        backends = load_backends(
+            sections=sections,
+            enabled=settings.backends.enabled,
+            blocked=settings.backends.blocked,
+            defaults=CoreDefaults(),
+        )
+    except SettingsError as problem:
+        if config is None:
+            raise
+        # Backends know their section, not the file it came from.
+        where = f"{config}: {problem.where}"
+        raise SettingsError(where, problem.expected, problem.got, problem.hint) from problem
     return Loaded(settings, Ask(backends))
 
 

@@ -1,26 +1,16 @@
 """One pod on one node, container by container: the exact walk that everything else is measured against."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
-from hami_core_py.decisions import select
-from hami_core_py.decisions.fit import Question, Standing, candidate, closed, fit, id_selected, kind_refused
 from hami_core_py.decisions.nodes import NOT_BLOCKED, Blocked, NodeState
 from hami_core_py.decisions.plan import ContainerPlan, Plan
-from hami_core_py.decisions.usage import add_share
-from hami_core_py.errors import BackendError
+from hami_core_py.decisions.room import Describe, Room, Seat
+from hami_core_py.decisions.seating import Refusals, Seating
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import ContainerPlacement, Placement
-from hami_core_py.models.answers import Candidate, Reason, Refusal
-from hami_core_py.models.devices import IDLE, DeviceId, Share, Usage, no_facts
+from hami_core_py.models.answers import Reason, Refusal
+from hami_core_py.models.devices import DeviceId, Usage
 from hami_core_py.models.requests import ContainerKind
-
-Refusals = tuple[Refusal, ...]
-Describe = Callable[[Reason, Question, Standing], str]
-"""Renders the numbers behind one refusal; only explain asks for it."""
-
-Seat = tuple[int, Share]
-"""Position of a device in the walk's list, and the share it would give."""
 
 
 class Walk:
@@ -36,13 +26,8 @@ class Walk:
         blocked: Blocked = NOT_BLOCKED,
         describe: Describe | None = None,
     ) -> None:
-        self.plan, self.node, self.ask, self.blocked, self.describe = plan, node, ask, blocked, describe
-        self.devices = node.devices
-        self.usage = [usage.get(d.id, IDLE) for d in node.devices]
-        self.pod_shares = [0] * len(self.devices)
-        self.members = {f: [i for i, d in enumerate(self.devices) if d.family == f] for f in plan.families}
-        self.indexes = {d.id: d.index for d in self.devices}
-        self.order = {f: list(reversed(members)) for f, members in self.members.items()}
+        self.plan, self.node = plan, node
+        self.room = Room(node, usage, plan.families, plan.policies, ask, blocked=blocked, describe=describe)
 
     def place(self) -> Placement | Refusals:
         """The shares of all containers, or why the first container that does not fit is refused.
@@ -54,229 +39,24 @@ class Walk:
             return tuple(Refusal(reason=Reason.NO_DEVICES, detail=f, curable=False) for f in self.plan.unknown)
         placed = []
         for container in self.plan.containers:
-            saved = self._saved() if container.kind is ContainerKind.INIT else None
-            pairs = self._place_container(container)
-            if isinstance(pairs, tuple):
-                return pairs
-            if saved is not None:
-                self.usage, self.pod_shares, self.order = saved
-            placed.append(
-                ContainerPlacement(
-                    name=container.name,
-                    kind=container.kind,
-                    pairs=tuple((self.devices[position], share) for position, share in pairs),
-                )
-            )
-        return Placement(node=self.node.name, containers=tuple(placed))
-
-    def _saved(self) -> tuple[list[Usage], list[int], dict[str, list[int]]]:
-        return list(self.usage), list(self.pod_shares), {f: list(o) for f, o in self.order.items()}
-
-    def _place_container(self, container: ContainerPlan) -> list[Seat] | Refusals:
-        # v2.10 scores once per container, before any of its families is served.
-        scores = {f: self._scores(f) for f in {q.family.name for q in container.questions}}
-        picked: list[Seat] = []
-        for question in container.questions:
-            seats = _OneRequest(self, question, scores[question.family.name]).seats()
+            before = self.room.taken() if container.kind is ContainerKind.INIT else None
+            seats = self._seat(container)
             if isinstance(seats, tuple):
                 return seats
-            for position, share in seats:
-                self.usage[position] = add_share(self.usage[position], share)
-                self.pod_shares[position] += 1
+            if before is not None:
+                self.room.back_to(before)
+            pairs = tuple((self.node.devices[position], share) for position, share in seats)
+            placed.append(ContainerPlacement(name=container.name, kind=container.kind, pairs=pairs))
+        return Placement(node=self.node.name, containers=tuple(placed))
+
+    def _seat(self, container: ContainerPlan) -> list[Seat] | Refusals:
+        # v2.10 scores once per container, before any of its families is served.
+        scores = {f: self.room.scores(f) for f in {q.family.name for q in container.questions}}
+        picked: list[Seat] = []
+        for question in container.questions:
+            seats = Seating(self.room, question, scores[question.family.name]).seats()
+            if isinstance(seats, tuple):
+                return seats
+            self.room.take(seats)
             picked.extend(seats)
         return picked
-
-    def _scores(self, family: str) -> dict[int, float]:
-        weights = self.plan.policies.weights
-        return {i: float(select.card_score(self.devices[i], self.usage[i], weights)) for i in self.members[family]}
-
-
-class _OneRequest:
-    """One container's request of one family: which seats it gets."""
-
-    def __init__(self, walk: Walk, question: Question, scores: Mapping[int, float]) -> None:
-        self.walk, self.question, self.scores = walk, question, scores
-        self.request = question.request
-        self.members = walk.members[question.family.name]
-        self.refusals: list[Refusal] = []
-        self.sees_all = question.combines or select.chooses_together(
-            question.family.placing, walk.plan.policies, self.request.count
-        )
-
-    def seats(self) -> list[Seat] | Refusals:
-        """Exactly as many seats as asked, or the refusals."""
-        if not self.members:
-            reason = self.walk.node.closed.get(self.question.family.name, Reason.NO_DEVICES)
-            return (self._node_refusal(reason, curable=False),)
-        if by_node := self._node_refuses():
-            return by_node
-        if self._asks_too_many():
-            return (self._node_refusal(Reason.TOO_FEW_DEVICES, usable=len(self.members), curable=False),)
-        order = self._tried_in_order()
-        groups: list[list[Seat]] = []
-        near: int | None = None
-        for position in order:
-            device = self.walk.devices[position]
-            refused = closed(self.walk.node, self.walk.blocked, device) or kind_refused(device, self.question)
-            if refused:
-                self._strike(refused, position, self._standing(position))
-                continue
-            if not groups or (self.request.numa_bind and device.numa != near):
-                groups.append([])  # whatever was picked so far is near another NUMA node
-                near = device.numa
-            seats = groups[-1]
-            seats.extend(self._seats_of(position, self._still_wanted(seats)))
-            if not self.sees_all and len(seats) >= self.request.count:
-                return seats
-        return self._choose(groups) if self.sees_all else self._too_few(groups)
-
-    def _still_wanted(self, seats: Sequence[Seat]) -> int | None:
-        return None if self.sees_all else self.request.count - len(seats)
-
-    def _asks_too_many(self) -> bool:
-        """More devices than there are; a device that can be cut may serve one container several times."""
-        return self.request.count > len(self.members) and not any(self.walk.devices[i].cells for i in self.members)
-
-    def _node_refuses(self) -> Refusals:
-        placing = self.question.family.placing
-        if placing.counts is not None and self.request.count not in placing.counts:
-            return (self._node_refusal(Reason.COUNT_NOT_ALLOWED, curable=False),)
-        for rule in self.question.node_rules:
-            try:
-                refused = rule.refuses(self.walk.node.view)
-            except Exception:  # noqa: BLE001 - a stranger's rule may raise anything; it only strikes its own requests
-                return (self._node_refusal(Reason.BACKEND_FAILED, curable=False),)
-            if refused:
-                return (self._node_refusal(rule.reason, detail=rule.sentence, curable=False),)
-        return ()
-
-    def _tried_in_order(self) -> list[int]:
-        devices, usage = self.walk.devices, self.walk.usage
-        # Equal devices keep the order of the container before, as the stable sort of v2.10 does.
-        before = list(reversed(self.walk.order[self.question.family.name]))
-        ranked = {
-            i: select.Ranked(self.scores[i], devices[i].numa, usage[i].slots, devices[i].index, place)
-            for place, i in enumerate(before)
-        }
-        key = select.trial_order(self.walk.plan.policies.device, self.request.numa_bind)
-        order = sorted(before, key=lambda i: key(ranked[i]))
-        self.walk.order[self.question.family.name] = order
-        return order
-
-    def _seats_of(self, position: int, wanted: int | None) -> list[Seat]:
-        """Seats that one open device offers: one, or as many cuts as still have a place."""
-        standing = self._standing(position)
-        seats: list[Seat] = []
-        if not id_selected(standing.device.id, self.request.selection):
-            self._strike(Reason.NOT_SELECTED, position, standing)
-            return seats
-        while wanted is None or len(seats) < wanted:
-            share = fit(self.question, standing)
-            if isinstance(share, Reason):
-                self._strike(share, position, standing)
-                break
-            seats.append((position, share))
-            if not share.cells:
-                break
-            standing = replace(standing, now=add_share(standing.now, share))
-        return seats
-
-    def _standing(self, position: int) -> Standing:
-        walk, placing = self.walk, self.question.family.placing
-        device = walk.devices[position]
-        elsewhere = placing.one_device_per_pod and any(walk.pod_shares[i] for i in self.members if i != position)
-        group_used = 0
-        if placing.mutex_group and (group := device.groups.get(placing.mutex_group)):
-            group_used = sum(
-                walk.usage[i].slots for i in self.members if walk.devices[i].groups.get(placing.mutex_group) == group
-            )
-        return Standing(
-            device=device,
-            before=walk.usage[position],
-            now=walk.usage[position],
-            pod_shares=walk.pod_shares[position],
-            pod_elsewhere=elsewhere,
-            group_used=group_used,
-            links=select.link_indexes(device, walk.indexes) if device.links else no_facts(),
-        )
-
-    def _choose(self, groups: Sequence[list[Seat]]) -> list[Seat] | Refusals:
-        """The best combination; with NUMA binding the best of all groups that have enough."""
-        enough = [g for g in groups if len(g) >= self.request.count]
-        refused: Refusals = ()
-        best: list[Seat] | None = None
-        for seats in enough:
-            chosen = self._combine(seats)
-            if isinstance(chosen, tuple):
-                refused = refused or chosen
-            elif best is None or self._linked(chosen) > self._linked(best):
-                best = chosen
-        if best is not None:
-            return best
-        return (*self.refusals, *refused) if refused else self._too_few(groups)
-
-    def _linked(self, seats: Sequence[Seat]) -> int:
-        devices = [self.walk.devices[i] for i, _ in seats]
-        return sum(a.links.get(b.id, 0) for n, a in enumerate(devices) for b in devices[n + 1 :])
-
-    def _combine(self, seats: list[Seat]) -> list[Seat] | Refusals:
-        count, placing, policies = self.request.count, self.question.family.placing, self.walk.plan.policies
-        if self.question.combines:
-            try:
-                answer = self.walk.ask.select_devices(self.request, self._candidates(seats))
-            except BackendError as problem:
-                return (self._node_refusal(Reason.BACKEND_FAILED, detail=str(problem)),)
-            if isinstance(answer, Refusal):
-                return (replace(answer, container=self.question.container),)
-            if answer is not None:
-                return [seats[i] for i in answer]
-        devices = [self.walk.devices[i] for i, _ in seats]
-        if placing.whole_groups and count > 1:
-            sizes: dict[str, int] = {}
-            for i in self.members:
-                if name := self.walk.devices[i].groups.get(placing.whole_groups):
-                    sizes[name] = sizes.get(name, 0) + 1
-            whole = select.by_whole_groups(devices, count, placing.whole_groups, sizes)
-            if whole is None:
-                return (self._node_refusal(Reason.NO_COMBINATION, usable=len(seats)),)
-            return [seats[i] for i in whole]
-        if len(seats) > count and select.wants_links(policies):
-            return [seats[i] for i in select.by_links(devices, count)]
-        if len(seats) > count and placing.together:
-            return [seats[i] for i in select.by_together(devices, count, placing.together)]
-        return seats[:count]
-
-    def _candidates(self, seats: Sequence[Seat]) -> tuple[Candidate, ...]:
-        numbers = {i: n for n, i in enumerate(dict.fromkeys(i for i, _ in seats))}
-        return tuple(candidate(self._standing(i), share, numbers[i]) for i, share in seats)
-
-    def _too_few(self, groups: Sequence[list[Seat]]) -> Refusals:
-        """Not enough seats: those found in NUMA nodes before the last one are struck for that, the rest is counted."""
-        for group in groups[:-1]:
-            for position, _ in group:
-                self._strike(Reason.NUMA, position, self._standing(position))
-        if groups and groups[-1]:
-            self.refusals.append(self._node_refusal(Reason.TOO_FEW_DEVICES, usable=len(groups[-1])))
-        return tuple(self.refusals)
-
-    def _strike(self, reason: Reason, position: int, standing: Standing) -> None:
-        describe = self.walk.describe
-        self.refusals.append(
-            Refusal(
-                reason=reason,
-                device=self.walk.devices[position].id,
-                container=self.question.container,
-                detail=describe(reason, self.question, standing) if describe else "",
-                out_of=len(self.members),
-            )
-        )
-
-    def _node_refusal(self, reason: Reason, *, usable: int = 0, detail: str = "", curable: bool = True) -> Refusal:
-        return Refusal(
-            reason=reason,
-            container=self.question.container,
-            detail=detail,
-            usable=usable,
-            out_of=len(self.members),
-            curable=curable,
-        )

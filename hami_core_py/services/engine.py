@@ -1,7 +1,6 @@
 """Placing pods: the two indexes, the decisions, and the promise that both agree."""
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 
@@ -11,11 +10,14 @@ from numpy.typing import NDArray
 from hami_core_py.decisions.columns import Flags, Numbers
 from hami_core_py.decisions.explain import NodeExplanation, describe
 from hami_core_py.decisions.nodes import NodeState
-from hami_core_py.decisions.placement import Describe, Refusals, Walk
+from hami_core_py.decisions.placement import Walk
 from hami_core_py.decisions.placement_views import placement_views
 from hami_core_py.decisions.plan import Plan, compile_plan
 from hami_core_py.decisions.ranks import RANK
+from hami_core_py.decisions.room import Describe
 from hami_core_py.decisions.score import combined, core_score, fullness
+from hami_core_py.decisions.seating import Refusals
+from hami_core_py.decisions.shortlist import shortlisted
 from hami_core_py.decisions.verdicts import ScoredNode, Verdicts, could_ever_fit, exact_reason
 from hami_core_py.errors import BackendError
 from hami_core_py.hooks.ask import Ask
@@ -24,14 +26,12 @@ from hami_core_py.models.answers import Reason, Refusal
 from hami_core_py.models.devices import DeviceId, Usage
 from hami_core_py.models.requests import PodRequest
 from hami_core_py.models.views import PodView
-from hami_core_py.services.board import SHAPES_REMEMBERED, UNDECIDED, Board
+from hami_core_py.services.board import UNDECIDED, Board
 from hami_core_py.services.holding import State
 from hami_core_py.services.inventory import Inventory
 from hami_core_py.services.ledger import Ledger
 from hami_core_py.services.node_numbers import UNKNOWN
-
-STATES_REMEMBERED = 20_000
-"""States of nodes remembered per request shape."""
+from hami_core_py.services.walked import Walked
 
 MOST_TRIES = 5
 """How often a reservation is decided anew when the node changes in between."""
@@ -44,7 +44,7 @@ class Engine:
         self.inventory, self.ledger, self.ask = inventory, ledger, ask
         self._lock = Lock()
         self._board = Board(inventory, ledger, ask.families)
-        self._remembered = Remembered()
+        self._walked = Walked()
 
     @property
     def room(self) -> int:
@@ -77,7 +77,7 @@ class Engine:
             self._decide_by_walk(plan, names, numbers, reason)
             self._see_as(plan, request, names, numbers, reason, ever, score)
             fits = reason == 0
-            best = _best(fits, score, self._board.nodes.ranks.take(numbers, mode="clip"), shortlist)
+            best = shortlisted(fits, score, self._board.nodes.ranks.take(numbers, mode="clip"), shortlist)
         refused = (~fits).nonzero()[0]
         return Verdicts(
             fitting=self._ranked(plan, request, [(names[i], float(score[i])) for i in best.tolist()]),
@@ -171,7 +171,7 @@ class Engine:
         if not len(undecided):
             return
         states = self._board.states_of(plan, numbers[undecided])
-        known = self._remembered.answers(plan.key)
+        known = self._walked.answers(plan.key)
         for i, state in zip(undecided.tolist(), states, strict=True):
             answer = known.get(state)
             if answer is None:
@@ -219,38 +219,6 @@ class Engine:
             if isinstance(placed, Placement):
                 scored.append(ScoredNode(name, placed.score))
         return tuple(sorted(scored, key=lambda s: (-s.score, s.node)))
-
-
-def _best(fits: Flags, score: NDArray[np.float64], name_rank: NDArray[np.int64], shortlist: int) -> NDArray[np.intp]:
-    """Positions of the best fitting candidates, best first, ties by name; all of them when ``shortlist`` is 0."""
-    fitting = fits.nonzero()[0]
-    scores = score[fitting]
-    if shortlist and len(fitting) > shortlist:
-        last = np.partition(scores, len(scores) - shortlist)[len(scores) - shortlist]
-        better, equal = fitting[scores > last], fitting[scores == last]
-        missing = shortlist - len(better)
-        if missing < len(equal):
-            equal = equal[np.argpartition(name_rank[equal], missing)[:missing]]
-        fitting = np.concatenate([better, equal])
-    order = np.lexsort((name_rank[fitting], -score[fitting]))
-    return fitting[order]
-
-
-class Remembered:
-    """Answers of the exact walk by request shape and state of the node; the least recently used shape goes."""
-
-    def __init__(self) -> None:
-        self._by_shape: OrderedDict[Hashable, dict[Hashable, int]] = OrderedDict()
-
-    def answers(self, shape: Hashable) -> dict[Hashable, int]:
-        """State of a node → rank of the reason, 0 when it fits; for the caller to fill."""
-        known = self._by_shape.setdefault(shape, {})
-        self._by_shape.move_to_end(shape)
-        if len(self._by_shape) > SHAPES_REMEMBERED:
-            self._by_shape.popitem(last=False)
-        if len(known) > STATES_REMEMBERED:
-            known.clear()
-        return known
 
 
 def _explanation(name: str, placed: Placement | Refusals) -> NodeExplanation:

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from hami_core_py.decisions.nodes import NodeState
-from hami_core_py.decisions.placement import Refusals, Walk
+from hami_core_py.decisions.placement import Walk
 from hami_core_py.decisions.plan import compile_plan
 from hami_core_py.decisions.requests import read_pod_request
+from hami_core_py.decisions.seating import Refusals
 from hami_core_py.hooks.ask import Ask
 from hami_core_py.models.allocations import Placement
 from hami_core_py.models.answers import Reason

@@ -22,7 +22,7 @@ static uint64_t look_after(struct process *p, const struct driver *d, const stru
         return 0;
     uint64_t grown = granules(look->before - after);
     int64_t own = grown > COMMON ? sampler_own_used(p, (unsigned)look->at.device) : -1;
-    if (own < 0)
+    if (own <= 0)                   /* it tells nobody's, or not ours */
         return grown;
     uint64_t charged = atomic_load_explicit(&p->state.region->slots[p->state.ledger.slot].used[look->at.device].total, memory_order_relaxed);
     uint64_t more = (uint64_t)own > charged ? granules((uint64_t)own - charged) : 0;

@@ -99,7 +99,7 @@ def test_pod_that_came_after_the_list_is_not_judged_by_it() -> None:
 
 def test_wrong_sum_is_repaired_and_told() -> None:
     ledger = told(holding())
-    ledger._books["n1"].usage[G0] = Usage(memory_mib=5)
+    ledger._accounts.books["n1"].usage[G0] = Usage(memory_mib=5)
     assert ledger.recount() == (
         Drift(node="n1", device=G0, had=Usage(memory_mib=5), should=usage(slots=1, memory_mib=7000, core_units=10)),
     )

@@ -17,6 +17,7 @@ static CUarray arrays[PROBE_MOST];
 static CUmipmappedArray mipmaps[PROBE_MOST];
 static CUmemoryPool pools[64];
 static CUmodule modules[64];
+static CUlibrary libraries[64];
 static CUgraph graphs[64];
 static CUgraphExec executables[64];
 static void *host_blocks[64];
@@ -142,18 +143,38 @@ static void mipmap(char **word)             /* KEY SIDE LEVELS */
 
 static void end_mipmap(char **word) { answer(GPU(cuMipmappedArrayDestroy)(mipmaps[at(word)]), 0, 0); }
 
-static void load(char **word)               /* KEY SIZE: code of so many bytes */
+static char *code(size_t n)
 {
-    size_t n = bytes_of(word[2]);
     char *image = malloc(n + 64);
     if (!image)
         exit(3);
     memset(image, ' ', n);
     image[n] = 0;
     memcpy(image, ".visible .entry spin_1000us()\n", 30);
+    return image;
+}
+
+static void load(char **word)               /* KEY SIZE: code of so many bytes */
+{
+    char *image = code(bytes_of(word[2]));
     answer(GPU(cuModuleLoadData)(&modules[at(word) % 64], image), 0, 0);
     free(image);
 }
+
+static void library(char **word)            /* KEY SIZE: the same, in no context yet */
+{
+    char *image = code(bytes_of(word[2]));
+    answer(GPU(cuLibraryLoadData)(&libraries[at(word) % 64], image, NULL, NULL, 0, NULL, NULL, 0), 0, 0);
+    free(image);
+}
+
+static void use_library(char **word)
+{
+    CUmodule module;
+    answer(GPU(cuLibraryGetModule)(&module, libraries[at(word) % 64]), 0, 0);
+}
+
+static void end_library(char **word) { answer(GPU(cuLibraryUnload)(libraries[at(word) % 64]), 0, 0); }
 
 static void unload(char **word) { answer(GPU(cuModuleUnload)(modules[at(word) % 64]), 0, 0); }
 
@@ -395,7 +416,8 @@ const struct step memory_steps[] = {
     {"managed", managed}, {"pitch", pitch}, {"free", free_block}, {"freelooked", free_looked}, {"freeat", free_at}, {"async", async},
     {"freeasync", free_async}, {"frompool", from_pool}, {"pool", new_pool}, {"endpool", end_pool}, {"threshold", threshold}, {"host", host},
     {"freehost", free_host}, {"ismanaged", is_managed}, {"array", array}, {"array3d", array3d}, {"endarray", end_array}, {"mipmap", mipmap},
-    {"endmipmap", end_mipmap}, {"load", load}, {"unload", unload}, {"graph", graph}, {"endgraph", end_graph}, {"create", create},
+    {"endmipmap", end_mipmap}, {"load", load}, {"unload", unload}, {"library", library},
+    {"uselibrary", use_library}, {"endlibrary", end_library}, {"graph", graph}, {"endgraph", end_graph}, {"create", create},
     {"release", release}, {"map", map}, {"unmap", unmap}, {"export", export_handle}, {"import", import_handle}, {"ipcget", ipc_get},
     {"ipcopen", ipc_open}, {"ipcclose", ipc_close}, {"info", info}, {"total", total}, {"grab", grab}, {"grind", grind}, {"churn", churn},
     {"paircost", pair_cost}, {NULL, NULL},

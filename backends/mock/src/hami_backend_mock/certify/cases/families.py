@@ -103,6 +103,29 @@ def memory_code(stand: Stand) -> None:
     expect("MiB of the card after that", node.held("tenant"), physical)
 
 
+@case("memory-library", "Code of a library is charged when a context first uses it.")
+def memory_library(stand: Stand) -> None:
+    """Programs of the vendor's runtime keep theirs in libraries, which belong to no context until then."""
+    program = stand.container(stand.node(), mib=1000).run()
+    program.must("library 0 300")
+    before = program.used()
+    program.must("uselibrary 0")
+    expect_near("MiB in use more", program.used() - before, 300)
+    expect("code of 800 MiB beside it", program("alloc 0 800"), OUT_OF_MEMORY)
+    program.must("endlibrary 0")
+    expect("MiB in use after it was unloaded", program.used(), before)
+
+
+@case("memory-graph-left", "What a graph allocated and nobody freed stays charged when the graph ends.")
+def memory_graph_left(stand: Stand) -> None:
+    program = stand.container(stand.node(), mib=1000).run()
+    for key in range(3):
+        program.must(f"graph {key} 300")
+        program.must(f"endgraph {key}")
+    expect("code of a fourth graph with 300 MiB where 100 MiB are left", program("graph 3 300"), OUT_OF_MEMORY)
+    expect("code of 200 MiB beside them", program("alloc 0 200"), OUT_OF_MEMORY)
+
+
 @case("memory-heap", "The device heap and stack are charged.")
 def memory_heap(stand: Stand) -> None:
     program = stand.container(stand.node(), mib=1000).run()

@@ -287,7 +287,7 @@ static bool fed_slowly(const struct batch *b, double took, double clean)
 static double finish(struct throttle *t, const struct batch *b)
 {
     struct hami_device *d = t->d;
-    double took = most(100, (double)(b->end - b->start)), clean = 0, known = 0;
+    double took = most(100, (double)(b->end - b->start)), clean = 0, known = 0, longest = 0;
     uint32_t strange = 0;
     for (unsigned i = 0; i < b->parts; i++) {
         double each = clean_of(d, b->part[i].kind);
@@ -297,7 +297,9 @@ static double finish(struct throttle *t, const struct batch *b)
     double rest = strange ? most(100, (took - known) / strange) : 0;
     for (unsigned i = 0; i < b->parts; i++) {
         double each = clean_of(d, b->part[i].kind);
-        clean += (each > 0 ? each : rest) * b->part[i].count;
+        each = each > 0 ? each : rest;
+        clean += each * b->part[i].count;
+        longest = most(longest, each);
     }
     double ratio = took / clean;
     if (fed_slowly(b, took, clean))
@@ -313,7 +315,7 @@ static double finish(struct throttle *t, const struct batch *b)
         pace = 1;
     }
     put(&d->pace, pace);
-    bool exact = alone(d) && clean > 0.6 * TURN;        /* nobody else, and too long to see somebody come: wall time it is */
+    bool exact = alone(d) && longest > 0.6 * TURN;      /* nobody else, and kernels too long to see somebody come: wall time it is */
     bool out = !exact && ratio > STRETCHED && (took - clean > THEFT || !follows(b));
     t->stretched = out ? t->stretched + 1 : 0;
     double lucky = real(&d->lucky, 0, 1, 0);    /* how often batches do what no neighbour makes them do */

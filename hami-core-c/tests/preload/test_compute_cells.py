@@ -18,6 +18,8 @@ from .conftest import MIB, Container, Node, Program
 
 Make = Callable[..., Container]
 RATE_AT = 2008960 + 64 + 136
+TRIES = 3
+"""A machine on which programs get no processor for seconds is looked at again."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ def work(program: Program, seconds: float, kernel: str, microseconds: int = 0) -
     program.send(f"work {seconds} {microseconds} {kernel}")
 
 
+def is_within(got: dict[str, float], bounds: dict[str, tuple[float, float]]) -> bool:
+    return all(low < got[name] < high for name, (low, high) in bounds.items())
+
+
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
 def test_a_cell_in_real_time(cell: Cell, make_node: Callable[..., Node], make_container: Make) -> None:
     node = make_node("1xA100-40G", nvml=cell.nvml)
@@ -76,9 +82,11 @@ def test_a_cell_in_real_time(cell: Cell, make_node: Callable[..., Node], make_co
     for program in programs:
         work(program, 60, cell.kernel)
     time.sleep(1.5)
-    got = shares(node, 2.5)
-    for name, (low, high) in zip(names, cell.expected, strict=True):
-        assert low < got[name] < high, got
+    bounds = dict(zip(names, cell.expected, strict=True))
+    tries = []
+    while len(tries) < TRIES and not (tries and is_within(tries[-1], bounds)):
+        tries.append(shares(node, 2.5))
+    assert is_within(tries[-1], bounds), tries
 
 
 def test_a_limit_that_changes_while_work_runs_holds_at_once(

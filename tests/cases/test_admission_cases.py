@@ -100,7 +100,7 @@ def test_t05_thousands_are_a_number_and_zero_asks_for_the_whole_card(memory, cor
 
 
 @pytest.mark.parametrize(("percent", "allowed"), [("0", 1), ("1", 1), ("100", 1), ("101", 0), ("140", 0), ("-5", 0)])
-def test_t05_percentages(percent, allowed):
+def test_t05_percentages_beyond_a_whole_card_or_below_nothing_are_refused(percent, allowed):
     verdict = created(pod(container(gpu=1, percent=percent)))
     assert verdict.allowed == bool(allowed)
     assert allowed or PERCENT in verdict.message

@@ -51,7 +51,7 @@ def source(kind: str, **fields: Any) -> dict[str, str]:
         ("status.podIP", "127.0.0.1"),
     ],
 )
-def test_downward_field(path: str, value: str) -> None:
+def test_field_of_the_pod_becomes_a_variable(path: str, value: str) -> None:
     assert source("fieldRef", fieldPath=path) == {"V": value}
 
 
@@ -66,11 +66,11 @@ def test_downward_field(path: str, value: str) -> None:
         ({"resource": "limits.absent"}, "0"),
     ],
 )
-def test_downward_resource(fields: dict[str, str], value: str) -> None:
+def test_amount_of_the_container_becomes_a_variable(fields: dict[str, str], value: str) -> None:
     assert source("resourceFieldRef", **fields) == {"V": value}
 
 
-def test_config_maps_and_secrets() -> None:
+def test_entries_of_config_maps_and_secrets_become_variables() -> None:
     assert source("configMapKeyRef", name="settings", key="level") == {"V": "high"}
     assert source("secretKeyRef", name="keys", key="token") == {"V": "secret"}
 

@@ -36,6 +36,9 @@ watch was cut. After so long it tries a refused pod of its own accord."""
 LONGEST_PAUSE_SECONDS = 300.0
 """The pause doubles with each nomination that kube-scheduler refused, up to this."""
 
+REST = 4.0
+"""Rest after a look, in times of the processor time it took: filters are answered meanwhile, whatever the backlog."""
+
 REMEMBERED = 4096
 """Pods whose earlier nominations are known."""
 
@@ -85,7 +88,7 @@ class Nominator:
         self._tried: OrderedDict[str, _Tried] = OrderedDict()
         self._named: dict[str, float] = {}
         self._changed = threading.Condition()
-        self._is_stopped = False
+        self._stopping = threading.Event()
         self._number = 0
         self._thread = threading.Thread(target=self._run, name="nominate", daemon=True)
         self._thread.start()
@@ -106,13 +109,14 @@ class Nominator:
 
     def stop(self) -> None:
         """End the thread; what waits is dropped."""
+        self._stopping.set()
         with self._changed:
-            self._is_stopped = True
             self._changed.notify()
         self._thread.join(5.0)
 
     def _run(self) -> None:
         while (waiting := self._next()) is not None:
+            began = time.thread_time()
             try:
                 self._nominate(waiting)
             except NotFound:
@@ -122,11 +126,12 @@ class Nominator:
                 self._look_again(waiting)
             except Exception:
                 log.exception("not nominated", extra={"pod": waiting.asked.pod.name})
+            self._stopping.wait(REST * (time.thread_time() - began))
 
     def _next(self) -> _Waiting | None:
         """The refusal that is due; ``None``: we are stopped."""
         with self._changed:
-            while not self._is_stopped:
+            while not self._stopping.is_set():
                 pause = self._waiting[0].due - self._clock() if self._waiting else None
                 if pause is not None and pause <= 0:
                     waiting = heapq.heappop(self._waiting)

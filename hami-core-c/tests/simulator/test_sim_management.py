@@ -244,12 +244,6 @@ print(json.dumps([d.memory()[1] // 2**20, code, d.memory()[0] // 2**20]), flush=
 def test_compute_instances_have_places_inside_their_gpu_instance(bare, nvml):
     bare.command("start", "A100-40G")
     program = """
-def code(call, *words):
-    try:
-        call(*words)
-    except n.NVMLError as problem:
-        return problem.value
-    return 0
 h = handle(0)
 n.nvmlDeviceSetMigMode(h, 1)
 whole = n.nvmlDeviceCreateGpuInstance(h, n.nvmlDeviceGetGpuInstanceProfileInfo(h, 4).id)

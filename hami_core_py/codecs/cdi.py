@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import yaml
 
+from hami_core_py.codecs.loaders import FAST
 from hami_core_py.errors import BadInputError
 from hami_core_py.models.allocations import Grant
 
@@ -16,7 +17,6 @@ VENDOR = "hami.io"
 
 _OUR_VERSION = "0.6.0"
 _LISTS = ("env", "deviceNodes", "netDevices", "mounts", "hooks", "additionalGids")
-_SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class CdiError(BadInputError):
@@ -61,7 +61,7 @@ def name_of(text: str, kind: str) -> str | None:
 def parse_spec(text: bytes, where: str, *, is_yaml: bool) -> CdiSpec:
     """Read a spec file. :raises CdiError: it is none."""
     try:
-        document = yaml.load(text, _SAFE_LOADER) if is_yaml else orjson.loads(text)  # noqa: S506 - a safe loader
+        document = yaml.load(text, FAST) if is_yaml else orjson.loads(text)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, orjson.JSONDecodeError) as problem:
         raise CdiError(where, "a CDI spec", " ".join(str(problem).split())) from problem
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any
 
 import click
 import orjson
@@ -11,6 +11,7 @@ import yaml
 
 from hami_core_py.cluster.client import Client, join_path
 from hami_core_py.cluster.errors import NotFound
+from hami_core_py.codecs.loaders import FAST, leave_times
 from hami_core_py.codecs.policies import parse_chain
 from hami_core_py.decisions.admission import Rules
 from hami_core_py.decisions.pod_shape import kind_of, misshapen
@@ -21,18 +22,12 @@ from hami_core_py.models.views import PodView, node_view, pod_view
 from hami_core_py.services.snapshot import JsonObject, Snapshot, identified, items_of
 from hami_core_py.settings import PlacementSettings, Settings
 
-# The C loader reads a list of thousands of nodes in seconds rather than minutes.
-_FAST: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+class _Loader(FAST):  # type: ignore[misc]
+    pass
 
 
-class _Loader(_FAST):  # type: ignore[misc, valid-type]
-    """Leaves dates and times as the texts they are, as Kubernetes' own tools do."""
-
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, form) for tag, form in known if not tag.endswith(":timestamp")]
-        for first, known in _FAST.yaml_implicit_resolvers.items()
-    }
-
+leave_times(_Loader)
 
 FILE = click.Path(path_type=Path)
 """A file to read. Whoever reads it says what is wrong with it, so that programs are told in the way they can read."""

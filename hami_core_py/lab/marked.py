@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from hami_core_py.codecs.loaders import leave_times
 from hami_core_py.errors import BadInputError
 
 
@@ -23,13 +24,7 @@ class MarkedList(list[Any]):
 
 
 class _Loader(yaml.SafeLoader):
-    """Leaves dates and times as the texts they are, as Kubernetes' own tools do."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in known if not tag.endswith(":timestamp")]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    pass
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> MarkedDict:
@@ -54,6 +49,7 @@ def _sequence(loader: _Loader, node: yaml.SequenceNode) -> MarkedList:
     return marked
 
 
+leave_times(_Loader)
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 _Loader.add_constructor("tag:yaml.org,2002:seq", _sequence)
 
